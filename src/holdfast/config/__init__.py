@@ -1,0 +1,14 @@
+"""Settings: frozen data, checked when made, resolved topic first, then namespace, then store.
+
+settings.py    every setting, its default and its bounds
+"""
+
+from holdfast.config.settings import (
+    BufferSettings,
+    RetentionSettings,
+    SegmentSettings,
+    StoreSettings,
+    WalSettings,
+)
+
+__all__ = ["BufferSettings", "RetentionSettings", "SegmentSettings", "StoreSettings", "WalSettings"]

@@ -1,0 +1,151 @@
+"""Every setting of a store, with its default and the reason for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from holdfast.durability import Durability
+from holdfast.errors import InvalidName, InvalidSettings
+from holdfast.names import validate_namespace, validate_topic
+from holdfast.units import parse_bytes, parse_seconds
+
+MAX_BUNDLE_BYTES: Final = 1 << 30  # a frame is held in memory whole; beyond this, split the batch
+
+
+def level_of(value: Durability | str) -> Durability:
+    """A level by its name, or itself; only those that this store can reach."""
+    try:
+        level = Durability[value.upper()] if isinstance(value, str) else Durability(value)
+    except (KeyError, ValueError):
+        raise InvalidSettings(f"{value!r} is not a durability; use memory, os or fsync") from None
+    if level is Durability.OBJECT:
+        raise InvalidSettings("durability object needs a bucket, which this store does not have; use fsync")
+    return level
+
+
+def _share(value: Any) -> Any:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return float(value.strip()[:-1]) / 100
+    return value
+
+
+Size = Annotated[int, BeforeValidator(parse_bytes)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0, lt=1)]
+Level = Annotated[Durability, BeforeValidator(level_of)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SegmentSettings(_Settings):
+    """When the open segment is sealed, and how."""
+
+    target_size: Size = Field(32_000_000, ge=1)
+    max_open_duration: Seconds = Field(60.0, gt=0)
+    max_streams: int = Field(
+        256, ge=1
+    )  # distinct (slot, schema) pairs: each costs a directory entry and an Arrow footer
+    compression: Literal["none", "lz4", "zstd"] = "none"
+    max_dictionary_size: int = Field(65_536, ge=1)
+
+
+class WalSettings(_Settings):
+    """The write-ahead log: its bounds, and how long a sync may wait for company."""
+
+    max_size: Size = Field(4_000_000_000, ge=1)
+    file_size: Size = Field(64_000_000, ge=4096)
+    flush_interval: Seconds = Field(0.0, ge=0, le=3600)
+    max_pending: Size = Field(64_000_000, ge=1)  # bytes accepted but not yet synced
+
+    @model_validator(mode="after")
+    def _fits(self) -> WalSettings:
+        if self.file_size > self.max_size:
+            raise ValueError(f"wal.file_size ({self.file_size}) must not exceed wal.max_size ({self.max_size})")
+        return self
+
+
+class RetentionSettings(_Settings):
+    """What the disk must keep free: below it, open segments are sealed early so that their WAL can go."""
+
+    min_free_disk: Share = 0.05
+
+
+class BufferSettings(_Settings):
+    """All settings of one topic."""
+
+    durability: Level = Durability.FSYNC
+    append_timeout: Seconds = Field(30.0, ge=0)  # how long an append waits for room
+    slots: Literal["default", "otap"] = "default"
+    segment: SegmentSettings = SegmentSettings()
+    wal: WalSettings = WalSettings()
+    retention: RetentionSettings = RetentionSettings()
+
+
+class StoreSettings(_Settings):
+    """Defaults for every topic, and what namespaces and topics set otherwise, key by key."""
+
+    buffer: BufferSettings = BufferSettings()
+    namespaces: Mapping[str, Mapping[str, Any]] = {}
+    topics: Mapping[str, Mapping[str, Any]] = {}
+
+    @model_validator(mode="after")
+    def _all_resolve(self) -> StoreSettings:
+        """Bad values are refused at start, not when a topic is first used."""
+        try:
+            for namespace in self.namespaces:
+                validate_namespace(namespace)
+                self._resolved(f"namespaces.{namespace}", self.namespaces[namespace])
+            for topic in self.topics:
+                validate_topic(topic)
+                self._resolved(f"topics.{topic}", self.namespaces.get(topic.split("/")[0], {}), self.topics[topic])
+        except InvalidName as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @classmethod
+    def of(cls, value: StoreSettings | Mapping[str, Any] | None) -> StoreSettings:
+        """Settings from what a caller passed; raises `InvalidSettings` that lists every bad key."""
+        if isinstance(value, StoreSettings):
+            return value
+        try:
+            return cls.model_validate({} if value is None else value)
+        except ValidationError as error:
+            raise InvalidSettings(_explain(error, "")) from None
+
+    def resolve(self, topic: str) -> BufferSettings:
+        """What holds for `topic`: its own settings, then its namespace's, then the store's."""
+        namespace = topic.split("/", 1)[0]
+        return self._resolved(f"topics.{topic}", self.namespaces.get(namespace, {}), self.topics.get(topic, {}))
+
+    def _resolved(self, where: str, *overrides: Mapping[str, Any]) -> BufferSettings:
+        if not any(overrides):
+            return self.buffer
+        merged = self.buffer.model_dump()
+        for override in overrides:
+            merged = _merge(merged, override)
+        try:
+            return BufferSettings.model_validate(merged)
+        except ValidationError as error:
+            raise ValueError(_explain(error, where)) from None
+
+
+def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in override.items():
+        inner = merged.get(key)
+        merged[key] = _merge(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    lines = []
+    for problem in error.errors():
+        path = ".".join(str(part) for part in (*filter(None, [where]), *problem["loc"]))
+        text = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{path}: {text}" if path else text)
+    return "; ".join(lines)

@@ -1,0 +1,13 @@
+"""The only code that touches the filesystem.
+
+_protocol.py    what the rest of Holdfast may ask of a filesystem: `Files`, `WritableFile`, `Lock`
+_system.py      the real one: honest syncs, locks by `flock`, memory maps
+_atomic.py      replace a file so that a crash leaves the old one or the new one
+checkpoint.py   the small checksummed documents that state is kept in (format drawn there)
+"""
+
+from holdfast.files._atomic import TEMPORARY_SUFFIX, replace_file
+from holdfast.files._protocol import Files, Lock, LockHeld, WritableFile
+from holdfast.files._system import SystemFiles
+
+__all__ = ["TEMPORARY_SUFFIX", "Files", "Lock", "LockHeld", "SystemFiles", "WritableFile", "replace_file"]

@@ -1,0 +1,107 @@
+"""What Holdfast asks of a filesystem; every method raises `OSError` when the system does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+# Anything that exports bytes: bytes, bytearray, memoryview, pyarrow.Buffer.
+Bytes = Any
+
+
+class LockHeld(Exception):
+    """The lock belongs to somebody else; `note` is what the holder wrote into the file."""
+
+    def __init__(self, path: Path, note: str) -> None:
+        super().__init__(f"{path} is held by {note or 'an unknown holder'}")
+        self.path, self.note = path, note
+
+
+class WritableFile(Protocol):
+    """An open file. What was written is safe only after `sync`."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def append(self, buffers: Sequence[Bytes]) -> int:
+        """Write all buffers at the end, in order; how many bytes. After an `OSError` the end is unknown."""
+        ...
+
+    def write_at(self, position: int, data: Bytes) -> None:
+        """Write all of `data` at `position`; the end moves only if it lies beyond."""
+        ...
+
+    def preallocate(self, size: int) -> None:
+        """Reserve room for `size` bytes, the length staying as it is; does nothing where unsupported."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return only when content and length are on the medium. The name is not: see `Files.sync_folder`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """An exclusive or shared claim that ends with `release` or with the process."""
+
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """A filesystem: the real one, or a simulated one that crashes on request."""
+
+    def create(self, path: Path) -> WritableFile:
+        """A new file, open for writing; raises `FileExistsError` if there is one already."""
+        ...
+
+    def open(self, path: Path) -> WritableFile:
+        """An existing file, open for writing at its end; raises `FileNotFoundError`."""
+        ...
+
+    def read(self, path: Path, start: int = 0, length: int | None = None) -> bytes:
+        """Up to `length` bytes from `start`; fewer at the end of the file."""
+        ...
+
+    def map(self, path: Path) -> Any:
+        """The file's content as a read-only `pyarrow.Buffer`; stays valid after the file is unlinked."""
+        ...
+
+    def size(self, path: Path) -> int: ...
+
+    def modified_ns(self, path: Path) -> int: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_folder(self, path: Path) -> bool: ...
+
+    def list(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted; raises `FileNotFoundError` if there is no such folder."""
+        ...
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and its missing parents, each durable in its parent, also if it exists."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically; replaces `target`. Durable only after `sync_folder` of both parents."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; raises `FileNotFoundError` if gone. A crash may undo it until `sync_folder`."""
+        ...
+
+    def sync_folder(self, path: Path) -> None:
+        """Make the names in this folder durable."""
+        ...
+
+    def lock(self, path: Path, *, note: str, shared: bool = False, wait: bool = False) -> Lock:
+        """Take the lock file at `path`, made if need be, and write `note` into it; raises `LockHeld`."""
+        ...
+
+    def free_bytes(self, path: Path) -> tuple[int, int]:
+        """How many bytes are free for us on the volume of `path`, and how many it has."""
+        ...

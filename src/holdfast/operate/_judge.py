@@ -1,0 +1,171 @@
+"""What a survey of a shard means: each thing that is not as it should be becomes a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.operate._findings import Finding, Severity
+from holdfast.operate._ranges import Range, intersects, shown, subtract
+from holdfast.operate._survey import ShardSurvey
+from holdfast.operate._wal_look import WalLook
+from holdfast.store._recovery import TAIL
+from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT
+from holdfast.wal._format import FILE_HEADER_BYTES
+
+REPAIR: Final = "run `holdfast fsck --repair` on the shard; it keeps a copy, saves what can be read, records the rest as lost"
+NOTHING: Final = "nothing: opening the store for writing tidies it up"
+BACKUP: Final = "if you have a backup of the file, put it back first"
+
+
+def damage(path: Path, position: int | None, what: str, advice: str = REPAIR) -> Finding:
+    return Finding(Severity.DAMAGE, str(path), position, what, advice)
+
+
+def warning(path: Path, position: int | None, what: str, advice: str) -> Finding:
+    return Finding(Severity.WARNING, str(path), position, what, advice)
+
+
+def note(path: Path, position: int | None, what: str, advice: str = NOTHING) -> Finding:
+    return Finding(Severity.NOTE, str(path), position, what, advice)
+
+
+def judge(found: ShardSurvey) -> list[Finding]:
+    """All findings about one shard, file by file."""
+    if found.is_empty and found.checkpoint is None:
+        if found.checkpoint_problem == "there is no shard.checkpoint":
+            return [note(found.folder, None, "a shard that was never finished being made; it holds nothing")]
+    missing = missing_offsets(found)
+    return [
+        *_checkpoint(found),
+        *_tail(found),
+        *_segments(found),
+        *_order(found),
+        *(finding for look in found.wal for finding in _wal_file(found, look, missing)),
+        *(_missing(found, span) for span in missing),
+        *_lost(found),
+        *_others(found),
+    ]
+
+
+def missing_offsets(found: ShardSurvey) -> list[Range]:
+    """What was durable, and is in no segment, in no WAL record that counts, and not recorded as lost or trimmed."""
+    held = [(0, found.trimmed), *found.lost]
+    held += [(look.first, look.first if look.end is None else look.end) for look in found.own_segments]
+    for look in found.own_wal:
+        counted = look.counted
+        if counted:
+            held.append((counted[0].offset, counted[-1].offset + 1))
+    return subtract((0, found.durable), held)
+
+
+def _checkpoint(found: ShardSurvey) -> Iterator[Finding]:
+    path = found.folder / SHARD_CHECKPOINT
+    if found.checkpoint is None:
+        yield damage(path, 0, f"{found.checkpoint_problem}: the shard cannot be opened", f"{BACKUP}; else {REPAIR}")
+
+
+def _tail(found: ShardSurvey) -> Iterator[Finding]:
+    path = found.folder / TAIL
+    if found.tail is None and found.tail_problems:
+        yield damage(
+            path, 0, f"{found.tail_problems[0]}: other processes cannot read the shard", "open the store for writing, or " + REPAIR
+        )
+    elif found.tail is None and not found.is_empty:
+        yield warning(path, None, "it is missing: other processes see nothing of this shard", "open the store for writing once")
+    else:
+        for problem in found.tail_problems:
+            yield warning(path, None, f"{problem}; the other slot counts", "nothing: a crash may leave that, the next write mends it")
+    if found.tail is not None and found.tail.sealed > found.tail.durable:
+        yield damage(path, None, f"says sealed up to {found.tail.sealed}, beyond durable {found.tail.durable}")
+
+
+def _segments(found: ShardSurvey) -> Iterator[Finding]:
+    for look in found.segments:
+        gone = look.end is not None and look.end <= found.trimmed
+        if look.shard_id is not None and look.shard_id != found.shard_id:
+            owner = "this one" if found.shard_id is None else f"this one ({found.shard_id.hex()})"
+            yield damage(look.path, 32, f"belongs to shard {look.shard_id.hex()}, not to {owner}")
+        for each in look.damage:
+            if gone:
+                yield note(look.path, each.position, f"{each.what}; all of it was trimmed")
+            else:
+                yield damage(look.path, each.position, each.what)
+        if gone and not look.damage:
+            yield note(look.path, None, f"all of it was trimmed (the shard starts at offset {found.trimmed})")
+
+
+def _order(found: ShardSurvey) -> Iterator[Finding]:
+    looks = found.own_segments
+    for before, look in zip(looks, looks[1:], strict=False):
+        if look.name.segment_seq == before.name.segment_seq:
+            yield damage(look.path, None, f"two segments have the number {look.name.segment_seq}: this and {before.path.name}")
+        if before.end is not None and look.first < before.end:
+            yield damage(
+                look.path, None, f"begins at offset {look.first}, yet {before.path.name} reaches to {before.end - 1}"
+            )
+
+
+def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterator[Finding]:
+    if look.problem is not None:
+        yield _wal_header(found, look, missing)
+        return
+    if look.header is None or look.scan is None or look.scan.end is None:
+        return
+    if look.header.shard_id != found.shard_id:
+        yield damage(look.path, 16, f"belongs to shard {look.header.shard_id.hex()}, not to this one")
+        return
+    if (look.header.generation, look.header.first_offset) != look.name:
+        yield damage(
+            look.path, 32, f"its header says generation {look.header.generation}, first offset {look.header.first_offset}: renamed"
+        )
+    for fault in look.faults:
+        yield damage(look.path, None, f"{fault}, though the checksums are right")
+    end = look.scan.end
+    if end.bad is None:
+        return
+    needed = (end.offset, found.durable if look.limit is None else look.limit)
+    if intersects(needed, missing):
+        yield damage(look.path, end.position, f"{end.bad}, yet offset {end.offset} was durable")
+    elif look.limit is not None and end.offset >= look.limit:
+        yield note(look.path, end.position, f"{end.bad}; a later file has what was written here")
+    elif end.offset < found.start or end.offset < found.durable:
+        yield warning(
+            look.path, end.position, f"{end.bad}; segments, or another WAL file, hold all of it", "nothing: the file goes when it is retired"
+        )
+    else:
+        yield note(look.path, end.position, f"torn tail (normal after a crash): {end.bad}; nothing of it was acknowledged")
+
+
+def _wal_header(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Finding:
+    if look.problem is None:
+        raise ValueError("only for a file whose header is bad")
+    first = look.name.first_offset
+    what = look.problem.what
+    if intersects((first, found.durable if look.limit is None else look.limit), missing):
+        return damage(look.path, look.problem.position, f"{what}, yet offset {first} was durable")
+    if look.size < FILE_HEADER_BYTES or not any(memoryview(look.data)):
+        return note(look.path, look.problem.position, f"torn tail (normal after a crash): {what}")
+    return warning(
+        look.path, look.problem.position, f"{what}; nothing that was durable is missing", "nothing: the next opening sets it aside"
+    )
+
+
+def _missing(found: ShardSurvey, span: Range) -> Finding:
+    what = f"{shown(span)} were durable and are missing: in no segment, in no WAL file, and not recorded as lost"
+    if span[1] == span[0] + 1:
+        what = what.replace("were", "was", 1).replace("are", "is", 1)
+    return damage(found.folder, None, what)
+
+
+def _lost(found: ShardSurvey) -> Iterator[Finding]:
+    for span in () if found.checkpoint is None else found.checkpoint.lost:
+        yield note(found.folder / SHARD_CHECKPOINT, None, f"recorded as lost: {shown(span)}", "nothing: they hold nothing, and never will")
+
+
+def _others(found: ShardSurvey) -> Iterator[Finding]:
+    for path in found.temporary:
+        yield note(path, None, "a temporary file: being written now, or left by a crash")
+    for path in found.strange:
+        yield warning(path, None, "not a file of Holdfast's", "move it elsewhere")

@@ -1,0 +1,66 @@
+"""From a caller's bundle to bytes: slots get their numbers, schemas their fingerprints."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from holdfast.config.settings import MAX_BUNDLE_BYTES
+from holdfast.encoded import EncodedSlot, PayloadKind, encode_slot, payload_kind
+from holdfast.errors import InvalidBundle
+from holdfast.names import validate_slot
+from holdfast.schema import check_storable, fingerprint
+from holdfast.store._topic_state import TopicState
+
+REMEMBERED_SCHEMAS: Final = 16  # per slot; one that is not remembered costs a fingerprint again
+
+
+class _Known(NamedTuple):
+    schema: pa.Schema
+    number: int
+    fingerprint: bytes
+    kind: PayloadKind
+
+
+class Encoder:
+    """Encodes bundles of one topic; threads share it."""
+
+    def __init__(self, topic: TopicState) -> None:
+        self._topic = topic
+        self._lock = threading.Lock()
+        self._known: dict[str, list[_Known]] = {}  # the one used last comes first; lists are replaced, never changed
+
+    def encode(self, slots: Mapping[str, pa.RecordBatch]) -> tuple[EncodedSlot, ...]:
+        """Raises `InvalidBundle` for what cannot be stored, before anything is."""
+        encoded = [self._encode_slot(name, batch) for name, batch in slots.items()]
+        if len(encoded) > 1:
+            encoded.sort(key=lambda slot: slot.slot)
+        size = 0
+        for slot in encoded:
+            size += slot.data.size
+        if size > MAX_BUNDLE_BYTES:
+            raise InvalidBundle(f"the bundle has {size} bytes; at most {MAX_BUNDLE_BYTES} are possible: split it")
+        return tuple(encoded)
+
+    def _encode_slot(self, name: str, batch: pa.RecordBatch) -> EncodedSlot:
+        schema = batch.schema
+        for known in self._known.get(name, ()):
+            if known.schema.equals(schema, check_metadata=True):
+                break
+        else:
+            known = self._learn(name, schema)
+        slot = encode_slot(known.number, known.fingerprint, known.kind, batch)
+        slot.schema = known.schema  # one object for all bundles, so that theirs can go
+        return slot
+
+    def _learn(self, name: str, schema: pa.Schema) -> _Known:
+        validate_slot(name)
+        check_storable(schema)
+        number = self._topic.admit(name, schema)
+        known = _Known(schema, number, fingerprint(schema), payload_kind(schema))
+        with self._lock:
+            self._known[name] = [known, *self._known.get(name, ())][:REMEMBERED_SCHEMAS]
+        return known

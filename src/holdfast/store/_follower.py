@@ -1,0 +1,167 @@
+"""A shard as another process sees it: read-only, no lock, never past what is durable.
+
+The writer moves data while we read: a WAL file goes when its segment is there, segments go when they are trimmed. So
+nothing found missing is believed at once: first everything is listed again. Only what is in no listing, and that the
+checkpoint does not explain, is lost.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.encoded import EncodedBundle
+from holdfast.errors import Corruption, DataLost
+from holdfast.files import Files
+from holdfast.store._recovery import TAIL
+from holdfast.store._segments import SegmentName, SegmentReaders, list_segments
+from holdfast.store._shard_checkpoint import ShardCheckpoint
+from holdfast.store._span import MemorySpan, SegmentSpan, Span
+from holdfast.wal import FileHeader, Tail, WalName, WalScan, list_wal, read_tail
+
+BUNDLES_AT_A_TIME: Final = 1024  # decoded from the WAL before the next look at the segments
+_ATTEMPTS: Final = 20  # each one lists everything anew: more often in a row the writer cannot overtake a reader
+
+
+class ShardFollower:
+    """Reads a shard that somebody else writes, or nobody."""
+
+    def __init__(self, number: int, folder: Path, files: Files, *, name: str) -> None:
+        self.number, self.folder, self.name = number, folder, name
+        self._files = files
+        self._readers = SegmentReaders(files, folder / "segments")
+        self._wal = _WalFollower(files, folder / "wal")
+        self._lock = threading.Lock()
+        self._segments: list[SegmentName] = []
+        self._checkpoint: ShardCheckpoint | None = None
+
+    def tail(self) -> Tail:
+        try:
+            return read_tail(self._files, self.folder / TAIL)
+        except FileNotFoundError:  # made by its writer when it first opens the shard
+            return Tail()
+
+    @property
+    def durable(self) -> int:
+        return self.tail().durable
+
+    @property
+    def start(self) -> int:
+        return ShardCheckpoint.read(self._files, self.folder).trimmed
+
+    def span(self, position: int, end: int | None) -> Span | None:
+        """As `Shard.span`."""
+        with self._lock:
+            for attempt in range(_ATTEMPTS):
+                tail = self.tail()
+                stop = tail.durable if end is None else min(end, tail.durable)
+                if attempt:
+                    self._look_again()
+                if self._checkpoint is not None:
+                    position = max(position, self._checkpoint.trimmed)
+                if position >= stop:
+                    return None
+                try:
+                    span = self._in_segments(position, stop) or self._in_wal(position, stop, tail)
+                except FileNotFoundError:
+                    continue
+                if span is not None:
+                    return span
+                if attempt and (after := self._after_hole(position)) is not None:
+                    position = after
+            raise DataLost(self.name, position, stop, "neither a segment nor the WAL holds them")
+
+    def _look_again(self) -> None:
+        self._checkpoint = ShardCheckpoint.read(self._files, self.folder)
+        self._segments = list_segments(self._files, self.folder / "segments")
+        self._wal.look_again()
+
+    def _in_segments(self, position: int, stop: int) -> Span | None:
+        index = bisect.bisect_right(self._segments, position, key=lambda name: name.first_offset) - 1
+        if index < 0:
+            return None
+        reader = self._readers.get(self._segments[index])
+        if position >= reader.end_offset:
+            return None
+        return SegmentSpan(reader, position, min(stop, reader.end_offset))
+
+    def _in_wal(self, position: int, stop: int, tail: Tail) -> Span | None:
+        if position < tail.sealed:
+            return None
+        bundles = self._wal.bundles(position, min(stop, position + BUNDLES_AT_A_TIME), tail.durable)
+        return MemorySpan(bundles) if bundles else None
+
+    def _after_hole(self, position: int) -> int | None:
+        lost = [*(self._checkpoint.lost if self._checkpoint else ()), *self._wal.holes()]
+        return next((end for first, end in lost if first <= position < end), None)
+
+    def close(self) -> None:
+        self._readers.close()
+        self._wal.look_again()
+
+
+class _WalFollower:
+    """Remembers how far it has scanned, so that following a growing file costs only what is new."""
+
+    def __init__(self, files: Files, folder: Path) -> None:
+        self._files, self._folder = files, folder
+        self._headers: list[tuple[WalName, FileHeader]] = []
+        self._listed_at = -1
+        self._scan: WalScan | None = None
+        self._data: Any = None
+
+    def look_again(self) -> None:
+        self._listed_at = -1
+        self._scan = self._data = None
+
+    def bundles(self, position: int, stop: int, durable: int) -> list[EncodedBundle]:
+        """Bundles from `position` on, as many as one file has below `stop`; none when no file holds it."""
+        if durable != self._listed_at:  # a new file may supersede what we have listed
+            self._list(durable)
+        place = self._find(position)
+        if place is None:
+            return []
+        name, header, limit = place
+        path = self._folder / str(name)
+        scan = self._scan
+        if scan is None or scan.path != path or scan.offset > position:
+            scan = self._scan = WalScan(path, header)
+            self._data = self._files.map(path)
+        stop = stop if limit is None else min(stop, limit)
+        bundles = scan.advance(self._data, stop)
+        if scan.end is not None:  # as far as the map went: the file may have grown since
+            self._data = self._files.map(path)
+            bundles += scan.advance(self._data, stop)
+        if scan.end is not None and scan.end.bad is not None and scan.end.offset < durable:
+            raise Corruption(path, scan.end.position, f"{scan.end.bad}, yet offset {scan.end.offset} was durable")
+        return [bundle for bundle in bundles if bundle.offset >= position]
+
+    def holes(self) -> list[tuple[int, int]]:
+        return [(header.supersedes, header.first_offset) for _, header in self._headers]
+
+    def _list(self, durable: int) -> None:
+        known = dict(self._headers)
+        headers = []
+        for name in list_wal(self._files, self._folder):
+            header = known.get(name)
+            if header is None:
+                path = self._folder / str(name)
+                try:
+                    header = FileHeader.decode(self._files.read(path, 0, 80), path)
+                except Corruption:
+                    if durable > name.first_offset:
+                        raise
+                    continue  # just being made: nothing in it is durable
+            headers.append((name, header))
+        self._headers, self._listed_at = headers, durable
+
+    def _find(self, position: int) -> tuple[WalName, FileHeader, int | None] | None:
+        """The newest file that begins at or below `position`, and from where on a newer one counts."""
+        limit: int | None = None
+        for name, header in reversed(self._headers):
+            if name.first_offset <= position:
+                return (name, header, limit) if limit is None or position < limit else None
+            limit = header.supersedes if limit is None else min(limit, header.supersedes)
+        return None

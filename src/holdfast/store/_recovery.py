@@ -1,0 +1,179 @@
+"""Opening a shard for writing: find out what is there, and make it whole again.
+
+1. Take the folder's lock; read the checkpoint, the tail and the listing of segments.
+2. Read the WAL from where segments end (`holdfast.wal.replay`). What is damaged below a synced mark stops here.
+3. Write down what is lost, and numbers that must not come again. Only then cut a torn tail, a copy kept.
+4. Write again, into a new file, whole frames that nobody knows to have been synced: the page cache may show what the
+   medium never got (a failed sync is reported once, then forgotten). From here on everything found is durable.
+5. Write a new tail.
+
+A crash anywhere in between leaves a shard that can be opened again in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from holdfast.clock import Clock, Ids
+from holdfast.config import BufferSettings
+from holdfast.encoded import EncodedBundle
+from holdfast.errors import Corruption, ShardTaken
+from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld
+from holdfast.segment import SegmentReader
+from holdfast.store._open_segment import OpenSegment
+from holdfast.store._segments import SegmentName, list_segments
+from holdfast.store._shard import ShardState
+from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
+from holdfast.wal import Replay, Tail, TailFile, WriteAheadLog, cut_torn_tail, read_tail, replay
+from holdfast.wal._replay import Progress
+
+LOCK: Final = "LOCK"
+TAIL: Final = "tail"
+TORN: Final = "torn"  # copies of torn tails
+_log = structlog.get_logger("holdfast.store")
+
+
+def lock_shard(files: Files, folder: Path, *, note: str) -> Lock:
+    """The writer's lock; `ShardTaken` names who holds it."""
+    try:
+        return files.lock(folder / LOCK, note=note)
+    except LockHeld as held:
+        raise ShardTaken(
+            f"{folder} is being written by {held.note or 'another process'}; "
+            "a shard has one writer: use another shard, or open the store with read_only=True"
+        ) from None
+
+
+def create_shard(files: Files, folder: Path, ids: Ids) -> None:
+    """Make an empty shard; whoever calls holds the topic's lock."""
+    files.make_folder(folder / "wal")
+    files.make_folder(folder / "segments")
+    ShardCheckpoint(ids.random_bytes(16)).write(files, folder)
+
+
+def recover(
+    files: Files,
+    folder: Path,
+    settings: BufferSettings,
+    clock: Clock,
+    ids: Ids,
+    progress: Progress | None = None,
+) -> ShardState:
+    """Steps 1 to 5 above; the caller holds the lock."""
+    _sweep_temporary(files, folder)
+    checkpoint = ShardCheckpoint.read(files, folder)
+    segments = list_segments(files, folder / "segments")
+    sealed, next_seq = _sealed(files, folder, segments, checkpoint)
+    start = max(sealed, checkpoint.trimmed)
+    tail = _tail(files, folder)
+    found = replay(
+        files, folder / "wal", checkpoint.shard_id,
+        start=start, tail_durable=tail.durable, lost=checkpoint.lost, progress=progress,
+    )  # fmt: skip
+    next_seq = max(next_seq, found.next_segment_seq, checkpoint.next_segment_seq)
+    next_offset = max(found.highest, checkpoint.next_offset)
+    checkpoint = _settle(files, folder, checkpoint, found, next_offset, next_seq)
+    log = WriteAheadLog(
+        files, folder / "wal", checkpoint.shard_id,
+        file_size=settings.wal.file_size, clock=clock, ids=ids,
+        next_generation=found.next_generation, earlier=found.log_files,
+    )  # fmt: skip
+    _write_again(log, found)
+    if next_offset > found.end:
+        log.supersede(found.end)
+    unsealed = _group(found.bundles, clock.monotonic())
+    if unsealed and unsealed[-1].end < next_offset:  # a hole follows: the next bundle cannot have the next index
+        unsealed.append(OpenSegment(next_seq + 1, next_offset, clock.monotonic()))
+    return ShardState(
+        checkpoint,
+        [(name, files.size(folder / "segments" / str(name))) for name in segments],
+        sealed,
+        unsealed,
+        log,
+        next_offset,
+        next_seq,
+        TailFile(files, folder / TAIL, Tail(next_offset, sealed, tail.schemas, tail.turn)),
+    )
+
+
+def _sweep_temporary(files: Files, folder: Path) -> None:
+    for place in (folder, folder / "segments", folder / TORN):
+        if files.is_folder(place):
+            for name in files.list(place):
+                if name.endswith(TEMPORARY_SUFFIX):
+                    with contextlib.suppress(FileNotFoundError):
+                        files.unlink(place / name)
+
+
+def _sealed(files: Files, folder: Path, segments: list[SegmentName], checkpoint: ShardCheckpoint) -> tuple[int, int]:
+    """Up to where segments reach, and the lowest segment number that is free."""
+    if not segments:
+        return checkpoint.trimmed, 0
+    files.sync_folder(folder / "segments")  # a crash may have come between a rename and this
+    last = SegmentReader(files, folder / "segments" / str(segments[-1]))
+    if last.shard_id != checkpoint.shard_id:
+        raise Corruption(
+            folder / "segments" / str(segments[-1]), 32,
+            f"belongs to shard {last.shard_id.hex()}, not to this one ({checkpoint.shard_id.hex()})",
+        )  # fmt: skip
+    return last.end_offset, segments[-1].segment_seq + 1
+
+
+def _tail(files: Files, folder: Path) -> Tail:
+    try:
+        return read_tail(files, folder / TAIL)
+    except (FileNotFoundError, Corruption) as problem:
+        if isinstance(problem, Corruption):
+            _log.warning("tail is damaged; the WAL alone says what was durable", error=str(problem))
+        return Tail()
+
+
+def _settle(
+    files: Files, folder: Path, checkpoint: ShardCheckpoint, found: Replay, next_offset: int, next_seq: int
+) -> ShardCheckpoint:
+    lost = [*found.lost, *([(found.end, next_offset)] if next_offset > found.end else [])]
+    settled = checkpoint.with_lost(lost)
+    if found.torn or settled != checkpoint:
+        settled = replace(settled, next_offset=next_offset, next_segment_seq=next_seq)
+        settled.write(files, folder)
+    for torn in found.torn:
+        try:
+            copy = cut_torn_tail(files, torn, folder / TORN)
+        except OSError as problem:  # a full disk: the next WAL file supersedes the tail, cut or not
+            _log.warning("torn tail stays: no copy could be kept", file=str(torn.path), error=str(problem))
+        else:
+            _log.warning(
+                "torn tail cut",
+                file=str(torn.path),
+                position=torn.position,
+                reason=torn.reason,
+                copy=str(copy),
+            )
+    return settled
+
+
+def _write_again(log: WriteAheadLog, found: Replay) -> None:
+    unsynced = [bundle for bundle in found.bundles if bundle.offset >= found.durable]
+    if unsynced:
+        log.supersede(unsynced[0].offset)
+        log.write(unsynced, found.durable)
+        log.sync()
+
+
+def _group(bundles: list[EncodedBundle], now: float) -> list[OpenSegment]:
+    """The same segments with the same numbers as before."""
+    segments: list[OpenSegment] = []
+    for bundle in bundles:
+        if not segments or segments[-1].segment_seq != bundle.segment_seq:
+            segments.append(OpenSegment(bundle.segment_seq, bundle.offset, now))
+        segments[-1].bundles.append(bundle)
+    return segments
+
+
+def is_shard(files: Files, folder: Path) -> bool:
+    return files.exists(folder / SHARD_CHECKPOINT)

@@ -1,0 +1,453 @@
+"""A shard that this process owns: append, seal, read, truncate."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from holdfast.clock import Clock
+from holdfast.config import BufferSettings
+from holdfast.durability import Durability
+from holdfast.encoded import EncodedBundle, EncodedSlot
+from holdfast.errors import Backpressure, DataLost
+from holdfast.files import Files, Lock
+from holdfast.segment import write_segment
+from holdfast.store._committer import CommitStatistics, Committer
+from holdfast.store._open_segment import OpenSegment, Planner
+from holdfast.store._receipt import Receipt
+from holdfast.store._segments import SegmentName, SegmentReaders
+from holdfast.store._shard_checkpoint import ShardCheckpoint
+from holdfast.store._span import MemorySpan, SegmentSpan, Span
+from holdfast.store._topic_state import TopicState
+from holdfast.wal import TailFile, WriteAheadLog
+from holdfast.wal._log import LogFile
+
+MAX_UNSEALED_SEGMENTS = 3  # full ones waiting for their file; with the open one, four times the target size in memory
+_log = structlog.get_logger("holdfast.store")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatistics:
+    """A look at a shard."""
+
+    start: int
+    durable: int
+    sealed: int
+    segments: int
+    segment_bytes: int
+    wal_bytes: int
+    open_bytes: int
+    unsealed_segments: int
+    commits: CommitStatistics
+
+
+@dataclass(slots=True)
+class ShardState:
+    """What opening a shard found out, and what `Shard` starts from."""
+
+    checkpoint: ShardCheckpoint
+    segments: list[tuple[SegmentName, int]]  # with their sizes; oldest first
+    sealed: int
+    unsealed: list[OpenSegment]  # the last one is open
+    log: WriteAheadLog
+    next_offset: int
+    next_segment_seq: int
+    tail: TailFile
+
+
+class SealQueue(Protocol):
+    """Who is told that there is something to seal, now or later."""
+
+    def due(self, shard: Shard) -> None: ...
+
+    def opened(self, deadline: float) -> None: ...
+
+
+class Shard:
+    """The one writer of a shard's folder, and a reader of everything in it."""
+
+    def __init__(
+        self,
+        number: int,
+        folder: Path,
+        lock: Lock,
+        state: ShardState,
+        settings: BufferSettings,
+        files: Files,
+        clock: Clock,
+        topic: TopicState,
+        *,
+        name: str,
+        sealer: SealQueue,
+    ) -> None:
+        self.number, self.folder, self.name = number, folder, name
+        self._lock, self.settings, self._files, self._clock = lock, settings, files, clock
+        self._topic = topic
+        self._sealer = sealer
+        self._tail, self._wal = state.tail, state.log
+        self._readers = SegmentReaders(files, folder / "segments")
+
+        self._view = threading.Lock()  # guards what readers see
+        self._checkpoint = state.checkpoint
+        self._segments = [name for name, _ in state.segments]
+        self._segment_bytes = {name: size for name, size in state.segments}
+        self._sealed = state.sealed
+        self._durable = state.next_offset
+        self._full = deque(state.unsealed[:-1])
+        self._open = state.unsealed[-1] if state.unsealed else None
+
+        self._seal_lock = threading.Lock()  # one sealing or truncation at a time
+        self._checkpoint_dirty = False
+        self._seal_problem: Exception | None = None
+
+        self._planner = Planner(settings.segment, state.next_segment_seq)
+        if self._open is not None:
+            self._planner.resume(self._open)
+        self._committer = Committer(
+            state.log, self._planner, self, settings.wal, clock,
+            name=name, shard=number, next_offset=state.next_offset,
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        """Finish what a crash interrupted: unlink what was trimmed or is covered, seal what is full."""
+        with self._seal_lock:
+            with self._view:
+                gone = self._forget_trimmed()
+            self._unlink_segments(gone)
+            self._retire()
+        if self._full:
+            self._sealer.due(self)
+
+    # -- append -------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        slots: tuple[EncodedSlot, ...],
+        attributes: bytes,
+        event_time: tuple[int, int] | None,
+        level: Durability | None,
+        timeout: float | None,
+    ) -> Receipt:
+        return self._committer.append(
+            slots,
+            attributes,
+            event_time,
+            self.settings.durability if level is None else level,
+            self.settings.append_timeout if timeout is None else timeout,
+        )
+
+    def flush(self) -> None:
+        """Write and sync all that was appended; failures go to the receipts."""
+        self._committer.flush()
+
+    def publish(self, bundles: Sequence[EncodedBundle]) -> None:
+        """Show durable bundles to readers; seal what is full. Called under the commit lock."""
+        with self._view:
+            for bundle in bundles:
+                segment = self._open
+                if segment is None or segment.segment_seq != bundle.segment_seq:
+                    self._complete()
+                    self._open = segment = OpenSegment(bundle.segment_seq, bundle.offset, self._clock.monotonic())
+                    self._sealer.opened(segment.opened + self.settings.segment.max_open_duration)
+                segment.bundles.append(bundle)
+            self._durable = bundles[-1].offset + 1
+            if self._planner.full:
+                self._planner.roll()
+                self._complete()
+        self._write_tail()
+        self._limit_backlog()
+
+    def lose(self, first: int, end: int) -> None:
+        """These offsets hold nothing, and never will. Called under the commit lock."""
+        with self._view:
+            self._checkpoint = self._checkpoint.with_lost([(first, end)])
+            self._checkpoint_dirty = True
+            self._complete()
+
+    def _complete(self) -> None:
+        """Nothing more goes into the open segment. Called with the view."""
+        segment, self._open = self._open, None
+        if segment is not None and segment.bundles:
+            self._full.append(segment)
+            self._sealer.due(self)
+
+    def _write_tail(self) -> None:
+        try:
+            self._tail.write(self._durable, self._sealed, self._topic.schema_count)
+        except OSError as problem:  # a lower bound for others, nothing more: the data itself is durable
+            _log.warning("tail could not be written; other processes read late", shard=self.name, error=str(problem))
+
+    def _limit_backlog(self) -> None:
+        """Hold appends back while too much waits to be sealed, or while the WAL is over its size."""
+        backlog = len(self._full)
+        over = self._wal.size > self.settings.wal.max_size
+        if over and not backlog and self._open is not None:
+            with self._view:
+                self._planner.roll()
+                self._complete()
+        if not over and backlog < MAX_UNSEALED_SEGMENTS:
+            self._committer.block(None)
+            return
+        problem = self._seal_problem
+        what = (
+            f"{backlog} full segments wait to be sealed"
+            if not over
+            else f"the WAL is over {self.settings.wal.max_size} bytes"
+        )
+        why = f"; sealing fails: {problem}" if problem is not None else ""
+        self._committer.block(lambda: Backpressure(f"{self.name}: {what}{why}; try again later", retry_after=0.5))
+
+    # -- seal ---------------------------------------------------------------------------------------------------
+
+    def seal_deadline(self) -> float | None:
+        """When the open segment will have been open for long enough."""
+        segment = self._open  # read once, without the view: the sealer asks while it holds a lock of its own
+        return None if segment is None else segment.opened + self.settings.segment.max_open_duration
+
+    @property
+    def has_full_segments(self) -> bool:
+        return bool(self._full)
+
+    def roll(self) -> None:
+        """Make what is open full, so that it is sealed next."""
+        with self._committer.commit_lock:
+            self._committer.flush()
+            with self._view:
+                self._planner.roll()
+                self._complete()
+
+    def seal_next(self) -> bool:
+        """Write the oldest full segment into its file. False when there is none; raises `OSError` and keeps it all.
+
+        1. Write, sync and rename the segment; sync its folder.   A crash before: the WAL still has every bundle.
+        2. Show the file to readers in place of the bundles.
+        3. Unlink the WAL files that segments cover.              A crash before: they are found to be covered.
+        """
+        with self._seal_lock:
+            with self._view:
+                if not self._full:
+                    return False
+                segment = self._full[0]
+            try:
+                name = self._write_segment(segment)
+            except Exception as problem:
+                self._seal_problem = problem
+                with self._committer.commit_lock:
+                    self._limit_backlog()
+                raise
+            with self._view:
+                self._full.popleft()
+                self._segments.append(name)
+                self._sealed = segment.end
+            self._seal_problem = None
+            self._write_tail()
+            self._retire()
+            return True
+
+    def _write_segment(self, segment: OpenSegment) -> SegmentName:
+        settings = self.settings.segment
+        schemas = {slot.fingerprint: slot.schema for bundle in segment.bundles for slot in bundle.slots}
+        info = write_segment(
+            self._files,
+            self.folder / "segments",
+            segment.bundles,
+            schemas,
+            shard_id=self._checkpoint.shard_id,
+            compression=None if settings.compression == "none" else settings.compression,
+            max_dictionary_size=settings.max_dictionary_size,
+            signal=self._topic.slots.signal,
+        )
+        name = SegmentName(segment.segment_seq, segment.first_offset)
+        self._segment_bytes[name] = info.size
+        return name
+
+    def _retire(self) -> None:
+        """Unlink WAL files that nobody needs. What was lost is written down first: after this only that says so."""
+        with self._committer.commit_lock:
+            with self._view:
+                dirty, self._checkpoint_dirty = self._checkpoint_dirty, False
+                checkpoint, below = self._checkpoint, max(self._sealed, self._checkpoint.trimmed)
+            retired = self._wal.take_retired(below)
+        failed: list[LogFile] = []
+        try:
+            if dirty:
+                checkpoint.write(self._files, self.folder)
+        except OSError:
+            self._checkpoint_dirty = True
+            failed, retired = retired, []
+        for file in retired:
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.unlink(self.folder / "wal" / str(file.name))
+            except OSError as problem:
+                _log.warning(
+                    "WAL file could not be deleted; tried again later",
+                    file=str(file.name),
+                    error=str(problem),
+                )
+                failed.append(file)
+        with self._committer.commit_lock:
+            if failed:
+                self._wal.put_back(failed)
+            self._limit_backlog()
+
+    # -- read ---------------------------------------------------------------------------------------------------
+
+    @property
+    def durable(self) -> int:
+        """One above the last offset that can be read."""
+        return self._durable
+
+    @property
+    def start(self) -> int:
+        """The lowest offset that may still be here."""
+        return self._checkpoint.trimmed
+
+    def span(self, position: int, end: int | None) -> Span | None:
+        """What holds the first bundle at or above `position` and below `end`; `None` when there is none yet."""
+        while True:
+            with self._view:
+                stop = self._durable if end is None else min(end, self._durable)
+                position = max(position, self._checkpoint.trimmed)
+                if position >= stop:
+                    return None
+                index = bisect.bisect_right(self._segments, position, key=lambda name: name.first_offset) - 1
+                candidate = self._segments[index] if index >= 0 else None
+                memory = self._in_memory(position)
+                if memory is not None:
+                    first = memory.first_offset
+                    return MemorySpan(memory.bundles[position - first : min(stop, memory.end) - first])
+                following = self._following(position, stop)
+            if candidate is not None:
+                try:
+                    reader = self._readers.get(candidate)
+                except FileNotFoundError:
+                    if self._is_trimmed(candidate):
+                        continue
+                    raise DataLost(self.name, position, stop, f"{candidate} is not there") from None
+                if position < reader.end_offset:
+                    return SegmentSpan(reader, position, min(stop, reader.end_offset))
+            if not self._is_lost(position, min(following, stop)):
+                raise DataLost(self.name, position, following, "neither a segment nor the WAL holds them")
+            position = following
+
+    def _in_memory(self, position: int) -> OpenSegment | None:
+        unsealed = [*self._full, self._open] if self._open is not None else self._full
+        for segment in unsealed:
+            if segment.first_offset <= position < segment.end:
+                return segment
+        return None
+
+    def _following(self, position: int, stop: int) -> int:
+        """The lowest first offset above `position` of anything that is here; `stop` if nothing is."""
+        starts = [segment.first_offset for segment in (*self._full, *([self._open] if self._open else []))]
+        index = bisect.bisect_right(self._segments, position, key=lambda name: name.first_offset)
+        if index < len(self._segments):
+            starts.append(self._segments[index].first_offset)
+        return min((start for start in starts if start > position), default=stop)
+
+    def _is_trimmed(self, name: SegmentName) -> bool:
+        with self._view:
+            return name not in self._segments
+
+    def _is_lost(self, first: int, end: int) -> bool:
+        return any(start <= first and end <= stop for start, stop in self._checkpoint.lost)
+
+    # -- truncate and close -------------------------------------------------------------------------------------
+
+    def truncate(self, before: int) -> int:
+        """Delete everything below `before`, as far as it is durable. Returns where the shard now starts.
+
+        1. Sync a record that says nothing below is needed, and which numbers were given out.
+        2. Unlink segments and WAL files that lie wholly below. A crash before that: they are found to be trimmed.
+        """
+        with self._seal_lock:
+            with self._committer.commit_lock:
+                self._committer.flush()
+                with self._view:
+                    before = min(before, self._durable)
+                    if before <= self._checkpoint.trimmed:
+                        return self._checkpoint.trimmed
+                    if self._open is not None and self._open.end <= before:
+                        self._planner.roll()
+                        self._complete()
+                    checkpoint = replace(
+                        self._checkpoint.with_lost(()),
+                        trimmed=before,
+                        next_offset=max(self._checkpoint.next_offset, self._durable),
+                        next_segment_seq=max(self._checkpoint.next_segment_seq, self._planner.next_segment_seq),
+                    ).with_lost(())
+                checkpoint.write(self._files, self.folder)
+                with self._view:
+                    self._checkpoint, self._checkpoint_dirty = checkpoint, False
+                    while self._full and self._full[0].end <= before:
+                        self._sealed = max(self._sealed, self._full.popleft().end)
+                    gone = self._forget_trimmed()
+                if before >= self._durable:
+                    self._wal.finish_file()
+            self._unlink_segments(gone)
+            self._write_tail()
+            self._retire()
+            return before
+
+    def _forget_trimmed(self) -> list[SegmentName]:
+        """Take the oldest segments, as far as they end below what was trimmed, out of the readers' view."""
+        before = self._checkpoint.trimmed
+        ends = [name.first_offset for name in self._segments[1:]]
+        if self._segments and self._segments[-1].first_offset < before:
+            ends.append(self._readers.get(self._segments[-1]).end_offset)
+        gone = [name for name, end in zip(self._segments, ends, strict=False) if end <= before]
+        self._segments = self._segments[len(gone) :]
+        return gone
+
+    def _unlink_segments(self, names: Sequence[SegmentName]) -> None:
+        for name in names:
+            self._readers.forget(name)
+            self._segment_bytes.pop(name, None)
+            try:
+                self._files.unlink(self.folder / "segments" / str(name))
+            except FileNotFoundError:
+                pass
+            except OSError as problem:  # trimmed all the same; unlinked when the shard is next opened
+                _log.warning("segment could not be deleted", shard=self.name, segment=str(name), error=str(problem))
+
+    def close(self) -> None:
+        """Commit, seal everything, and let go of the folder."""
+        try:
+            self._committer.close()
+            with self._view:
+                self._complete()
+            try:
+                while self.seal_next():
+                    pass
+            except OSError as problem:
+                _log.warning("not everything could be sealed; the WAL keeps it", shard=self.name, error=str(problem))
+            self._close_files()
+        finally:
+            self._lock.release()
+
+    def _close_files(self) -> None:
+        with contextlib.suppress(OSError):  # everything acknowledged is synced; this only tidies
+            with self._committer.commit_lock:
+                self._wal.finish_file()
+            self._retire()
+        with contextlib.suppress(OSError):
+            self._tail.close()
+        self._readers.close()
+
+    def statistics(self) -> ShardStatistics:
+        commits = self._committer.statistics()
+        with self._view:
+            return ShardStatistics(
+                self._checkpoint.trimmed, self._durable, self._sealed, len(self._segments),
+                sum(self._segment_bytes.get(name, 0) for name in self._segments), self._wal.size,
+                self._planner.bytes, len(self._full), commits,
+            )  # fmt: skip

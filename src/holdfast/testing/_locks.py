@@ -1,0 +1,41 @@
+"""Locks as `flock` gives them: on the file and not on its name, gone with whoever held them."""
+
+from __future__ import annotations
+
+import threading
+
+
+class SimulatedLock:
+    """A claim on a lock file."""
+
+    def __init__(self, table: LockTable, number: int, *, shared: bool) -> None:
+        self._table = table
+        self.number = number
+        self.shared = shared
+
+    def release(self) -> None:
+        self._table.release(self)
+
+
+class LockTable:
+    """Who holds which lock file. `claim` is called with `changed` held, which a wait gives up meanwhile."""
+
+    def __init__(self, changed: threading.Condition) -> None:
+        self._changed = changed
+        self._held: list[SimulatedLock] = []
+
+    def claim(self, number: int, *, shared: bool, wait: bool) -> SimulatedLock | None:
+        """The lock, or `None` if others hold it and `wait` is false."""
+        while any(held.number == number and not (shared and held.shared) for held in self._held):
+            if not wait:
+                return None
+            self._changed.wait()
+        lock = SimulatedLock(self, number, shared=shared)
+        self._held.append(lock)
+        return lock
+
+    def release(self, lock: SimulatedLock) -> None:
+        with self._changed:
+            if lock in self._held:
+                self._held.remove(lock)
+                self._changed.notify_all()

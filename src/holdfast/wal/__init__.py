@@ -1,0 +1,75 @@
+"""The write-ahead log: what makes a bundle durable before its segment is sealed.
+
+A shard's `wal/` folder holds files named `<first offset>-<generation>.wal`, both decimal and zero-padded, so that a
+listing is in order. Generations rise with every file that the shard ever made.
+
+A file is an 80-byte header, then records. All numbers are little-endian; every record starts at a multiple of 8.
+
+    file header                                        record: prefix, 48 bytes
+     0  8s   magic "HFWAL\\r\\n\\0"                        0  4s   magic: "HFrs" schema, "HFrb" bundle
+     8  u16  version                                    4  u32  crc32c of the rest of the header, seeded with the salt
+    10  u16  0                                          8  u32  header length, this prefix included
+    12  u32  salt, random                              12  u16  slots; u16 flags (1: has an event time)
+    16  16s  shard id                                  16  u64  payload length
+    32  u64  generation                                24  u64  position of this record in its file
+    40  u64  first offset                              32  u64  offset (of a schema: of the next bundle)
+    48  u64  next segment_seq                          40  u64  synced: every offset below it was durable
+    56  u64  supersedes: offsets from here on in              when this record was written
+             older generations are void
+    64  i64  created, ns                               schema record: prefix, then
+    72  u32  0                                         48  16s  fingerprint
+    76  u32  crc32c of bytes 0..76                     64  u32  crc32c of the payload;  u32 0
+                                                       72  payload: the Arrow IPC schema message
+    bundle record: prefix, then
+    48  u64  segment_seq                               a slot, 40 bytes
+    56  u32  bundle_index                               0  u16  slot number
+    60  u32  length of the attributes                   2  u8   kind (0 message, 1 stream);  u8 0
+    64  i64  ingestion time, ns                         4  u32  crc32c of the payload
+    72  i64  event time, first                          8  u64  rows
+    80  i64  event time, last                          16  u64  payload length, a multiple of 8
+    88  slots, 40 bytes each                           24  16s  schema fingerprint
+    ..  attributes (MessagePack), zeros to a multiple of 8
+    ..  payloads, in the order of the slots
+
+Each file repeats the schemas that its bundles need, before the first bundle that needs one.
+
+The salt keeps bytes that look like records (a WAL file stored as somebody's payload, or what a disk block held
+before) from being taken for one; the position does the same for a record that was written to the wrong place.
+
+A torn tail is told apart from damage by the synced marks: whatever is bad at or above every mark, and above what
+the `tail` file says, was never acknowledged. Whatever is bad below is corruption, and is reported, not cut.
+
+_format.py   structs, file header, file names
+_encode.py   bundles to record bytes
+_scan.py     record bytes to bundles; where and why a scan ended
+_log.py      the files of a shard that is being written: append, sync, rotate, supersede, retire
+_replay.py   the files of a shard that is being opened: which bundles count, what was torn, what is damaged
+_repair.py   keep a copy of a torn tail, then cut it
+_tail.py     the `tail` file: how far other processes may read (format drawn there)
+"""
+
+from holdfast.wal._encode import encode_bundle
+from holdfast.wal._format import FileHeader, WalName, list_wal
+from holdfast.wal._log import WriteAheadLog
+from holdfast.wal._repair import cut_torn_tail
+from holdfast.wal._replay import Replay, TornTail, replay
+from holdfast.wal._scan import ScanEnd, WalScan, scan_file
+from holdfast.wal._tail import Tail, TailFile, read_tail
+
+__all__ = [
+    "FileHeader",
+    "Replay",
+    "ScanEnd",
+    "Tail",
+    "TailFile",
+    "TornTail",
+    "WalName",
+    "WalScan",
+    "WriteAheadLog",
+    "cut_torn_tail",
+    "encode_bundle",
+    "list_wal",
+    "read_tail",
+    "replay",
+    "scan_file",
+]

@@ -1,0 +1,162 @@
+"""The WAL of a shard that is being written. One thread at a time uses it: whoever holds the shard's commit lock."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.clock import Clock, Ids
+from holdfast.encoded import ALIGNMENT, EncodedBundle
+from holdfast.files import Files, WritableFile
+from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema, schema_message
+from holdfast.wal._format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
+
+
+@dataclass(slots=True, eq=False)
+class LogFile:
+    """A WAL file and the offsets that count in it: `name.first_offset` up to `end`, which is not included."""
+
+    name: WalName
+    end: int
+    size: int
+
+
+class WriteAheadLog:
+    """Appends bundles to the current file, begins the next one, and unlinks those that are no longer needed."""
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        shard_id: bytes,
+        *,
+        file_size: int,
+        clock: Clock,
+        ids: Ids,
+        next_generation: int,
+        earlier: Iterable[LogFile] = (),
+    ) -> None:
+        self._files, self._folder, self._shard_id = files, folder, shard_id
+        self._file_size, self._clock, self._ids = file_size, clock, ids
+        self._next_generation = next_generation
+        self._log_files = list(earlier)  # oldest first; the last one is the current one while `_current` is set
+        self._current: WritableFile | None = None
+        self._salt = 0
+        self._position = 0
+        self._fingerprints: set[bytes] = set()
+        self._entry_synced = True  # is the current file's name durable in its folder?
+        self._supersedes: int | None = None  # set when the next file must void what older ones hold from here on
+
+    @property
+    def size(self) -> int:
+        """Bytes in all files, room reserved but not used left out."""
+        return sum(file.size for file in self._log_files)
+
+    def write(self, bundles: Sequence[EncodedBundle], synced: int) -> None:
+        """Append records, beginning new files as needed; every offset below `synced` is durable already.
+
+        Raises `OSError`; then the current file may hold any part of the records, and `supersede` is the way on.
+        """
+        buffers: list[Any] = []
+        for bundle in bundles:
+            if self._current is None or self._full(bundle) or bundle.offset != self._log_files[-1].end:
+                self._flush(buffers)
+                buffers = []
+                self._begin(bundle.offset, bundle.segment_seq, synced)
+            for slot in bundle.slots:
+                if slot.fingerprint not in self._fingerprints:
+                    self._add_schema(buffers, slot.fingerprint, schema_message(slot.schema), bundle.offset, synced)
+            header, payloads = encode_bundle(bundle, salt=self._salt, position=self._position, synced=synced)
+            buffers.append(header)
+            buffers += payloads
+            self._position += len(header) + bundle.size
+            self._log_files[-1].end = bundle.offset + 1
+        self._flush(buffers)
+
+    def _full(self, bundle: EncodedBundle) -> bool:
+        holds_none = self._log_files[-1].end == self._log_files[-1].name.first_offset
+        return not holds_none and self._position + bundle_bytes(bundle) > self._file_size
+
+    def _add_schema(self, buffers: list[Any], fingerprint: bytes, message: Any, offset: int, synced: int) -> None:
+        padding = -message.size % ALIGNMENT
+        if padding:
+            raise ValueError(f"Arrow gave a schema message of {message.size} bytes, not a multiple of {ALIGNMENT}")
+        buffers.append(
+            encode_schema(fingerprint, message, salt=self._salt, position=self._position, offset=offset, synced=synced)
+        )
+        buffers.append(message)
+        self._position += SCHEMA_HEADER_BYTES + message.size
+        self._fingerprints.add(fingerprint)
+
+    def _flush(self, buffers: list[Any]) -> None:
+        if buffers and self._current is not None:
+            self._current.append(buffers)
+            self._log_files[-1].size = self._position
+
+    def _begin(self, first_offset: int, segment_seq: int, synced: int) -> None:
+        """Sync the current file, then make the next one: so its header's mark is true."""
+        if self._current is not None:
+            self.sync()
+            self._current.close()
+            self._current = None
+            synced = max(synced, self._log_files[-1].end)
+        (salt,) = struct.unpack("<I", self._ids.random_bytes(4))
+        name = WalName(self._next_generation, first_offset)
+        self._next_generation += 1
+        supersedes = min(first_offset, synced) if self._supersedes is None else self._supersedes
+        header = FileHeader(
+            salt, self._shard_id, name.generation, first_offset, segment_seq, supersedes, self._clock.now_ns()
+        )
+        file = self._files.create(self._folder / str(name))
+        self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES))
+        self._current, self._entry_synced = file, False
+        self._salt, self._position = salt, FILE_HEADER_BYTES
+        self._fingerprints.clear()
+        with contextlib.suppress(OSError):  # only speed: the writes themselves will say if there is no room
+            file.preallocate(self._file_size)
+        file.append([header.encode()])
+        self._supersedes = None
+
+    def sync(self) -> None:
+        """On return all that was written is durable, names included. Raises `OSError`: then it may never be."""
+        if self._current is not None:
+            self._current.sync()
+            if not self._entry_synced:
+                self._files.sync_folder(self._folder)
+                self._entry_synced = True
+
+    def supersede(self, offset: int) -> None:
+        """Leave the current file as it is; the next one voids what this and older ones hold from `offset` on."""
+        if self._current is not None:
+            with contextlib.suppress(OSError):  # its content no longer counts
+                self._current.close()
+            self._current = None
+        self._supersedes = offset if self._supersedes is None else min(offset, self._supersedes)
+        for file in self._log_files:
+            file.end = max(file.name.first_offset, min(file.end, offset))
+
+    def take_retired(self, below: int) -> list[LogFile]:
+        """Forget the files that hold nothing from offset `below` on, for the caller to unlink; never the current one.
+
+        The caller has made sure that segments, or a trim record, durably cover everything below.
+        """
+        current = self._log_files[-1] if self._current is not None else None
+        retired = [file for file in self._log_files if file is not current and file.end <= below]
+        self._log_files = [file for file in self._log_files if file not in retired]
+        return retired
+
+    def put_back(self, files: Iterable[LogFile]) -> None:
+        """Remember files again that could not be unlinked."""
+        self._log_files = sorted([*files, *self._log_files], key=lambda file: file.name)
+
+    def finish_file(self) -> None:
+        """Close the current file, synced, so that `retire` may take it; the next write begins a new one."""
+        if self._current is not None:
+            self.sync()
+            self._current.truncate(self._position)  # gives back what was reserved and not used
+            self._current.close()
+            self._current = None
