@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from _peers import IN_FLIGHT, PeerFailed
 
 TOPIC = "bench/append"
 UNTIL_SEALED = "until sealed"
+SEGMENTS = "segments sealed before the last receipt"
 _WAIT_S = 60.0
 
 
@@ -23,7 +24,7 @@ class Holdfast:
     """Appends to a topic with default settings: every receipt says fsync, and segments are sealed meanwhile.
 
     The rate counts until the last receipt, with whatever was sealed by then; `extra` has the rate until
-    everything is sealed and the store is closed.
+    everything is sealed and the store is closed, and how many segments the rate includes.
     """
 
     footprint = 2.2  # WAL and segment
@@ -50,20 +51,19 @@ class Holdfast:
         for receipt in waiting:
             confirm(receipt)
         acknowledged = time.perf_counter()
+        statistics = self._topic.statistics()
         self._store.close()
         sealed = time.perf_counter()
         if last.offset != count - 1:
             raise PeerFailed(f"the last of {count} bundles has offset {last.offset}")
-        return Run(count / (acknowledged - start), {UNTIL_SEALED: count / (sealed - start)})
+        segments = 0 if statistics is None else statistics.segments
+        return Run(count / (acknowledged - start), {UNTIL_SEALED: count / (sealed - start), SEGMENTS: segments})
 
     def close(self) -> None:
         self._store.close()
 
     def last_groups(self) -> Iterable[int]:
         """How many bundles shared each sync of the latest run, over and over."""
-        return self._repeated()
-
-    def _repeated(self) -> Iterator[int]:
         return cycle(self.groups.bundles() or [IN_FLIGHT])
 
 

@@ -24,7 +24,7 @@ from _harness import (
     scratch_folder,
 )
 from _latency import latency_section
-from _ours import UNTIL_SEALED, Holdfast
+from _ours import SEGMENTS, UNTIL_SEALED, Holdfast
 from _peers import IN_FLIGHT, Bare, Nats, Redis, Sqlite, missing
 from _report import Row, Section, as_json, as_text, parse_options
 
@@ -80,7 +80,9 @@ def throughput_section(size: Size, rounds: int, folder: Path, seconds: float) ->
     runs = interleaved(contenders, rounds, measure)
     end_progress()
     group = Spread.of(ours.groups.bundles() or [0])
+    segments = Spread.of([run.extra[SEGMENTS] for run in runs[ours.name]])
     notes += [
+        f"{SEGMENTS}: {segments.median:g} ({segments.low:g}..{segments.high:g})",
         f"holdfast's groups, last round: {group.median:g} bundles per sync ({group.low:g}..{group.high:g})",
         "targets compare one producer with one producer; several Redis clients at once are shown beside",
         "peers get their bytes ready-made; NATS does not sync before it acknowledges",

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from holdfast.schema import fingerprint
 from holdfast.schema._fingerprint import _ArrowSchema
 
 MAX_DEPTH = 3
@@ -300,6 +301,7 @@ def _ints(code: str, values: list[int]) -> pa.Buffer:
 def assert_same(batch: pa.RecordBatch, other: pa.RecordBatch) -> None:
     """Both hold the same rows under the same schema, metadata included; a dictionary may be in another order."""
     assert other.schema.equals(batch.schema, check_metadata=True), f"{other.schema}\n\nis not\n\n{batch.schema}"
+    assert fingerprint(other.schema) == fingerprint(batch.schema), "names or metadata inside a dictionary differ"
     assert other.num_rows == batch.num_rows
     other.validate(full=True)
     if not other.equals(batch):

@@ -181,7 +181,7 @@ def _as_batch(name: object, value: object) -> pa.RecordBatch:
         raise InvalidBundle(f"slot {name!r} holds {_named(value)}; expected a pyarrow RecordBatch or Table")
     try:
         batches = value.combine_chunks().to_batches()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
         raise InvalidBundle(
             f"slot {name!r}: this Table does not fit one batch ({error}); append its batches one by one"
         ) from error

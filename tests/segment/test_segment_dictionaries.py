@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from arrow_strategies import assert_same
 from sealing import encode, seal, sealed, simulated
 
+from arrow_strategies import assert_same
 from holdfast.segment import SegmentReader
 
 
@@ -94,6 +95,29 @@ def test_dictionaries_that_hold_null() -> None:
     reader = seal_batches([batch("a", None), batch("a", None), batch("b", None), batch("c")])
     assert chunks(reader) == [2, 1, 1]
     assert [stream.null_counts for stream in reader.streams] == [(None,), (None,), (1,)]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_floating_point_vocabularies_keep_their_bits(kind: pa.DataType) -> None:
+    """Zeros of different sign stay apart; not-a-number is equal to itself."""
+
+    def batch(value: float) -> pa.RecordBatch:
+        return pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([value], kind))})
+
+    reader = seal_batches([batch(value) for value in (0.0, 0.0, -0.0, float("nan"), float("nan"))])
+    assert chunks(reader) == [2, 1, 2]
+    signs = [math.copysign(1, found["word"].dictionary[0].as_py()) for found in reader.batches(0)]
+    assert signs[:3] == [1, 1, -1]
+
+
+def test_dictionaries_below_a_vocabulary() -> None:
+    """Vocabularies whose values are dictionary-encoded themselves share a stream only when both levels agree."""
+
+    def batch(word: str) -> pa.RecordBatch:
+        inner = pa.StructArray.from_arrays([words(word)["word"]], ["x"])
+        return pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([0, 0]), inner)})
+
+    assert chunks(seal_batches([batch("a"), batch("a"), batch("b")])) == [2, 1]
 
 
 def test_vocabularies_of_nested_values() -> None:

@@ -7,9 +7,9 @@ import threading
 
 import pyarrow as pa
 import pytest
-from arrow_strategies import assert_same
 from sealing import FOLDER, PATH, encode, seal, sealed, simulated
 
+from arrow_strategies import assert_same
 from holdfast.encoded import EncodedSlot
 from holdfast.errors import Corruption
 from holdfast.segment import SegmentReader, parse_segment_name

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from arrow_strategies import assert_same, batches, schemas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sealing import FIRST, FOLDER, SEQ, SHARD_ID, Slots, encode, seal, sealed, signal, simulated
 
+from arrow_strategies import assert_same, batches, schemas
 from holdfast.files import SystemFiles
 from holdfast.segment import SegmentReader
 

@@ -75,15 +75,17 @@ def _between(
     mend: Mend, found: ShardSurvey, span: Range, salvaged: Mapping[int, EncodedBundle], free: range
 ) -> None:
     """Seal what can be read of a gap under the numbers that are free there."""
-    for first, end in subtract(span, found.lost):
-        candidates = runs(salvaged[offset] for offset in range(first, end) if offset in salvaged)
-        chosen = sorted(sorted(candidates, key=len, reverse=True)[: len(free)], key=lambda run: run[0].offset)
-        numbers = free[len(free) - len(chosen) :] if not mend.sealed else free[: len(chosen)]
-        for number, run in zip(numbers, chosen, strict=True):
-            mend.sealed.append(_numbered(run, number))
-        free = free[len(chosen) :]
-        mend.stray += [run for run in candidates if run not in chosen]
-        mend.lost += subtract((first, end), [(run[0].offset, run[-1].offset + 1) for run in chosen])
+    gaps = subtract(span, found.lost)
+    candidates = [
+        run for first, end in gaps for run in runs(salvaged[each] for each in sorted(salvaged) if first <= each < end)
+    ]
+    longest = sorted(candidates, key=len, reverse=True)[: len(free)]
+    chosen = sorted(longest, key=lambda run: run[0].offset)
+    for number, run in zip(free[len(free) - len(chosen) :], chosen, strict=True):
+        mend.sealed.append(_numbered(run, number))
+    mend.stray += [run for run in candidates if run not in chosen]
+    held = [(run[0].offset, run[-1].offset + 1) for run in chosen]
+    mend.lost += [left for gap in gaps for left in subtract(gap, held)]
 
 
 def _after(mend: Mend, found: ShardSurvey, start: int, salvaged: Mapping[int, EncodedBundle]) -> None:

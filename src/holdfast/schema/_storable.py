@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from holdfast.errors import InvalidBundle
+from holdfast.schema._fingerprint import fingerprint
 
 
 def check_storable(schema: pa.Schema) -> None:
@@ -52,7 +53,7 @@ def _trouble(schema: pa.Schema) -> str | None:
     """What goes wrong on the way through IPC, and what to do about it; `None` if nothing does."""
     try:
         back = ipc.read_schema(schema.serialize())
-        if back.equals(schema, check_metadata=True):
+        if _same(back, schema):
             sink = pa.BufferOutputStream()
             with ipc.new_stream(sink, schema, options=ipc.IpcWriteOptions()) as writer:
                 writer.write_batch(empty_batch(schema))
@@ -61,12 +62,17 @@ def _trouble(schema: pa.Schema) -> str | None:
         return "pyarrow has no arrays of this type. Cast it where it comes from, for instance to a duration"
     except (pa.ArrowException, OSError) as error:
         return f"Arrow IPC cannot carry it ({error}). Cast it to a simpler type"
-    if back.equals(schema, check_metadata=True):
+    if _same(back, schema):
         return None
     for field, other in zip(schema, back, strict=True):
-        if not field.equals(other, check_metadata=True):
+        if not _same(pa.schema([field]), pa.schema([other])):
             return f"Arrow IPC gives it back as {_described(other, field)}. {_advice(field.type)}"
     return f"Arrow IPC gives its metadata back as {back.metadata}, it was {schema.metadata}"
+
+
+def _same(first: pa.Schema, second: pa.Schema) -> bool:
+    """Equal to pyarrow, which does not look at names inside dictionaries; and to us, who do."""
+    return bool(first.equals(second, check_metadata=True)) and fingerprint(first) == fingerprint(second)
 
 
 def _described(back: pa.Field, field: pa.Field) -> str:

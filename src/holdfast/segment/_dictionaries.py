@@ -7,18 +7,36 @@ divided over several streams of the same slot and fingerprint. A batch alone alw
 own dictionary.
 
 Not every dictionary can join another: ordered ones, where the position has a meaning; ones that hold null;
-ones whose values are nested. Those share a stream only with neighbours that have an equal dictionary.
+ones whose values are nested or floating-point, for pyarrow takes 0.0 and -0.0 for the same and garbles half
+floats. Those share a stream only with neighbours whose dictionary is the same, bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 # Decodes batches [start, end) into arrays that nobody else holds: unifying changes nested arrays in place.
 Decode = Callable[[int, int], list[pa.RecordBatch]]
+
+_JOINABLE: Final = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_duration,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
 
 
 def shared_dictionaries(decode: Decode, count: int, max_dictionary_size: int) -> Iterator[list[pa.RecordBatch]]:
@@ -26,24 +44,26 @@ def shared_dictionaries(decode: Decode, count: int, max_dictionary_size: int) ->
     batches = decode(0, count)
     encoded = [_dictionary_arrays(batch.columns) for batch in batches]
     vocabularies = [[array.dictionary for array in arrays] for arrays in encoded]
-    ordered = any(array.type.ordered for array in encoded[0])
-    if ordered or any(vocabulary.null_count for row in vocabularies for vocabulary in row):
+    if not all(_can_join(array.type) for array in encoded[0]) or any(
+        vocabulary.null_count for row in vocabularies for vocabulary in row
+    ):
         yield from _equal_runs(batches, vocabularies)
         return
     pending = [(0, count)]
     while pending:
         start, end = pending.pop()
         run = batches if end - start == count else decode(start, end)
-        try:
-            unified = run if len(run) == 1 else _unify(run, _limits(vocabularies[start:end], max_dictionary_size))
-        except pa.ArrowNotImplementedError:
-            yield from _equal_runs(decode(start, end), vocabularies[start:end])
-            continue
+        limits = _limits(vocabularies[start:end], max_dictionary_size)
+        unified = run if len(run) == 1 else _unify(run, limits)
         if unified is not None:
             yield unified
         else:
             middle = (start + end) // 2
             pending += ((middle, end), (start, middle))
+
+
+def _can_join(kind: pa.DictionaryType) -> bool:
+    return not kind.ordered and any(test(kind.value_type) for test in _JOINABLE)
 
 
 def _limits(vocabularies: Sequence[Sequence[pa.Array]], max_dictionary_size: int) -> list[int]:
@@ -55,7 +75,7 @@ def _unify(batches: Sequence[pa.RecordBatch], limits: Sequence[int]) -> list[pa.
     """The same values over one vocabulary per dictionary, or `None` if one of them outgrows its limit."""
     try:
         table = pa.Table.from_batches(batches).unify_dictionaries()
-    except pa.ArrowInvalid:  # the index type has too few values for the union
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the index type cannot count the union
         return None
     # Column by column, for Table.to_batches leaves batches without rows out.
     columns = [column.chunks for column in table.columns]
@@ -67,13 +87,20 @@ def _unify(batches: Sequence[pa.RecordBatch], limits: Sequence[int]) -> list[pa.
 def _equal_runs(
     batches: Sequence[pa.RecordBatch], vocabularies: Sequence[Sequence[pa.Array]]
 ) -> Iterator[list[pa.RecordBatch]]:
-    """Neighbours whose dictionaries are equal already."""
+    """Neighbours whose dictionaries are the same already, as bytes: equal values may differ in bits."""
+    content = [[_bytes(vocabulary) for vocabulary in row] for row in vocabularies]
     start = 0
     for index in range(1, len(batches)):
-        if not all(map(pa.Array.equals, vocabularies[start], vocabularies[index])):
+        if content[index] != content[start]:
             yield list(batches[start:index])
             start = index
     yield list(batches[start:])
+
+
+def _bytes(vocabulary: pa.Array) -> bytes:
+    """The values without dictionaries further down, which stand in the list by themselves."""
+    data: bytes = pa.RecordBatch.from_arrays([vocabulary], [""]).serialize().to_pybytes()
+    return data
 
 
 def _dictionary_arrays(columns: Sequence[pa.Array]) -> list[Any]:
@@ -87,6 +114,7 @@ def _dictionary_arrays(columns: Sequence[pa.Array]) -> list[Any]:
             pending.append(array.storage)
         elif pa.types.is_dictionary(kind):
             found.append(array)
+            pending.append(array.dictionary)  # whose values may hold others
         elif pa.types.is_map(kind):
             pending += (array.items, array.keys)
         elif pa.types.is_struct(kind) or pa.types.is_union(kind):

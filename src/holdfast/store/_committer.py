@@ -290,15 +290,14 @@ class Committer:
         self._publisher.lose(first, end)
         self._failed_bundles += len(bundles)
         _log.error("bundles could not be stored", shard=self._name, first=first, end=end, error=str(problem))
-        failure: Callable[[], HoldfastError]
-        if isinstance(problem, OSError) and problem.errno in _NO_ROOM:
-            failure = lambda: DiskFull(
-                f"{self._name}: no room for offsets {first} to {end - 1}: {problem}; free some space"
-            )
-        else:
-            failure = lambda: ShardFailed(
-                f"{self._name}: {problem!r}; the shard is read-only until the store is reopened"
-            )
+        no_room = isinstance(problem, OSError) and problem.errno in _NO_ROOM
+
+        def failure() -> HoldfastError:
+            if no_room:
+                return DiskFull(f"{self._name}: no room for offsets {first} to {end - 1}: {problem}; free some space")
+            return ShardFailed(f"{self._name}: {problem!r}; the shard is read-only until the store is reopened")
+
+        if not no_room:
             with self._mutex:
                 self._failure = failure
         for group in groups:

@@ -98,7 +98,7 @@ class Shard:
         self._view = threading.Lock()  # guards what readers see
         self._checkpoint = state.checkpoint
         self._segments = [name for name, _ in state.segments]
-        self._segment_bytes = {name: size for name, size in state.segments}
+        self._segment_bytes = dict(state.segments)
         self._sealed = state.sealed
         self._durable = state.next_offset
         self._full = deque(state.unsealed[:-1])

@@ -24,6 +24,7 @@ from holdfast.store._receipt import Receipt
 from holdfast.store._recovery import create_shard, is_shard, lock_shard, recover
 from holdfast.store._sealer import Sealer
 from holdfast.store._shard import Shard, ShardStatistics
+from holdfast.store._span import Span
 from holdfast.store._topic_state import TopicState
 from holdfast.wal._replay import Progress
 
@@ -128,19 +129,17 @@ class Topic:
         """The bundles from `start` up to `end` (not included), shard by shard, as far as they are durable now."""
         self._look()
         numbers = None if slots is None else {self._state.slot_number(name) for name in slots}
-        for shard, first, stop in self._ranges(start, end):
-            while (span := shard.span(first, stop)) is not None:
-                for placed in span.bundles(numbers):
-                    named = {self._state.slot_name(number): batch for number, batch in placed.batches.items()}
-                    yield RecordBundle(
-                        named,
-                        decode_attributes(placed.attributes) if placed.attributes else None,
-                        event_time=placed.event_time,
-                        ingestion_time_ns=placed.ingestion_time_ns,
-                        offset=placed.offset,
-                        shard=shard.number,
-                    )
-                first = span.end
+        for shard, span in self._spans(start, end):
+            for placed in span.bundles(numbers):
+                named = {self._state.slot_name(number): batch for number, batch in placed.batches.items()}
+                yield RecordBundle(
+                    named,
+                    decode_attributes(placed.attributes) if placed.attributes else None,
+                    event_time=placed.event_time,
+                    ingestion_time_ns=placed.ingestion_time_ns,
+                    offset=placed.offset,
+                    shard=shard.number,
+                )
 
     def read(
         self, start: Position = None, end: Position = None, *, slot: str, columns: Sequence[str] | None = None
@@ -149,10 +148,8 @@ class Topic:
         self._look()
         number = self._state.slot_number(slot)
         wanted = None if columns is None else list(columns)
-        for shard, first, stop in self._ranges(start, end):
-            while (span := shard.span(first, stop)) is not None:
-                yield from span.batches(number, wanted)
-                first = span.end
+        for _, span in self._spans(start, end):
+            yield from span.batches(number, wanted)
 
     def positions(self) -> dict[int, tuple[int, int]]:
         """For each shard, the lowest offset that may still be there and one above the highest durable one."""
@@ -265,10 +262,13 @@ class Topic:
             shards.append(follower)
         return shards
 
-    def _ranges(self, start: Position, end: Position) -> Iterator[tuple[Shard | ShardFollower, int, int | None]]:
+    def _spans(self, start: Position, end: Position) -> Iterator[tuple[Shard | ShardFollower, Span]]:
         firsts, ends = self._mapping(start), self._mapping(end)
         for shard in self._shards():
-            yield shard, firsts.get(shard.number, 0), ends.get(shard.number)
+            position, stop = firsts.get(shard.number, 0), ends.get(shard.number, shard.durable)
+            while (span := shard.span(position, stop)) is not None:
+                yield shard, span
+                position = span.end
 
     def _mapping(self, position: Position) -> dict[int, int]:
         """A position as shard -> offset; a plain number only where there is one shard."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import crc32c
@@ -13,9 +12,9 @@ from holdfast.wal._format import (
     BUNDLE_FIXED_BYTES,
     BUNDLE_MAGIC,
     BUNDLE_REST,
-    CHECKED_FROM,
     HAS_EVENT_TIME,
-    PREFIX,
+    PREFIX_CHECKED,
+    PREFIX_START,
     SCHEMA_HEADER_BYTES,
     SCHEMA_MAGIC,
     SCHEMA_REST,
@@ -32,28 +31,25 @@ def bundle_bytes(bundle: EncodedBundle) -> int:
     return header + -header % ALIGNMENT + bundle.size
 
 
-def encode_bundle(bundle: EncodedBundle, *, salt: int, position: int, synced: int) -> tuple[bytes, list[Any]]:
-    """The record's header, and the buffers that follow it."""
+def encode_bundle(bundle: EncodedBundle, *, salt: int, position: int, synced: int) -> bytes:
+    """The record's header; the payloads of the slots follow it, in order."""
     slots = bundle.slots
     attributes = bundle.attributes
     length = BUNDLE_FIXED_BYTES + SLOT.size * len(slots) + len(attributes)
     padding = -length % ALIGNMENT
     event_time = bundle.event_time
     first, last = event_time or (0, 0)
-    payloads = [slot.data for slot in slots]
-    parts = [
-        BUNDLE_REST.pack(
-            bundle.segment_seq, bundle.bundle_index, len(attributes), bundle.ingestion_time_ns, first, last
-        )
-    ]
+    rest = BUNDLE_REST.pack(
+        bundle.segment_seq, bundle.bundle_index, len(attributes), bundle.ingestion_time_ns, first, last
+    )
     for slot in slots:
-        parts.append(SLOT.pack(slot.slot, slot.kind, 0, slot.checksum, slot.rows, slot.data.size, slot.fingerprint))
-    parts.append(attributes)
-    parts.append(_ZEROS[padding])
+        rest += SLOT.pack(slot.slot, slot.kind, 0, slot.checksum, slot.rows, slot.data.size, slot.fingerprint)
+    if length > BUNDLE_FIXED_BYTES:
+        rest += attributes + _ZEROS[padding]
+    flags = 0 if event_time is None else HAS_EVENT_TIME
     return _seal(
-        BUNDLE_MAGIC, length + padding, len(slots), 0 if event_time is None else HAS_EVENT_TIME,
-        bundle.size, position, bundle.offset, synced, b"".join(parts), salt,
-    ), payloads  # fmt: skip
+        BUNDLE_MAGIC, length + padding, len(slots), flags, bundle.size, position, bundle.offset, synced, rest, salt
+    )
 
 
 def schema_message(schema: pa.Schema) -> Any:
@@ -69,13 +65,16 @@ def encode_schema(fingerprint: bytes, message: Any, *, salt: int, position: int,
 
 
 def _seal(
-    magic: bytes, length: int, slots: int, flags: int, size: int,
-    position: int, offset: int, synced: int, rest: bytes, salt: int,
-) -> bytes:  # fmt: skip
-    prefix = PREFIX.pack(magic, 0, length, slots, flags, size, position, offset, synced)
-    checksum = _crc(rest, _crc(prefix[CHECKED_FROM:], salt))
-    return PREFIX.pack(magic, checksum, length, slots, flags, size, position, offset, synced) + rest
-
-
-def total_bytes(buffers: Sequence[Any]) -> int:
-    return sum(memoryview(buffer).nbytes for buffer in buffers)
+    magic: bytes,
+    length: int,
+    slots: int,
+    flags: int,
+    size: int,
+    position: int,
+    offset: int,
+    synced: int,
+    rest: bytes,
+    salt: int,
+) -> bytes:
+    checked = PREFIX_CHECKED.pack(length, slots, flags, size, position, offset, synced) + rest
+    return PREFIX_START.pack(magic, _crc(checked, salt)) + checked

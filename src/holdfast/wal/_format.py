@@ -22,17 +22,19 @@ HAS_EVENT_TIME: Final = 1
 FILE_HEADER: Final = struct.Struct("<8sHHI16sQQQQqI")
 FILE_HEADER_BYTES: Final = FILE_HEADER.size + 4
 PREFIX: Final = struct.Struct("<4sIIHHQQQQ")
+PREFIX_START: Final = struct.Struct("<4sI")  # magic and checksum; the checksum covers everything after them
+PREFIX_CHECKED: Final = struct.Struct("<IHHQQQQ")
 SCHEMA_REST: Final = struct.Struct("<16sII")
 BUNDLE_REST: Final = struct.Struct("<QIIqqq")
 SLOT: Final = struct.Struct("<HBBIQQ16s")
-CHECKED_FROM: Final = 8  # a record header's checksum covers everything after itself
+CHECKED_FROM: Final = PREFIX_START.size
 
 SCHEMA_HEADER_BYTES: Final = PREFIX.size + SCHEMA_REST.size
 BUNDLE_FIXED_BYTES: Final = PREFIX.size + BUNDLE_REST.size
 
 _RELATIONS = (
     FILE_HEADER_BYTES == 80,
-    PREFIX.size == 48,
+    PREFIX.size == PREFIX_START.size + PREFIX_CHECKED.size == 48,
     SCHEMA_HEADER_BYTES == 72,
     BUNDLE_FIXED_BYTES == 88,
     SLOT.size == 40,

@@ -67,12 +67,14 @@ class WriteAheadLog:
                 self._flush(buffers)
                 buffers = []
                 self._begin(bundle.offset, bundle.segment_seq, synced)
-            for slot in bundle.slots:
+            slots = bundle.slots
+            for slot in slots:
                 if slot.fingerprint not in self._fingerprints:
                     self._add_schema(buffers, slot.fingerprint, schema_message(slot.schema), bundle.offset, synced)
-            header, payloads = encode_bundle(bundle, salt=self._salt, position=self._position, synced=synced)
+            header = encode_bundle(bundle, salt=self._salt, position=self._position, synced=synced)
             buffers.append(header)
-            buffers += payloads
+            for slot in slots:
+                buffers.append(slot.data)
             self._position += len(header) + bundle.size
             self._log_files[-1].end = bundle.offset + 1
         self._flush(buffers)

@@ -1,0 +1,24 @@
+"""Looking after stores: what is in them, whether it is whole, and making it whole again.
+
+All functions return plain data and go through `holdfast.files`; the command line only prints what they return.
+
+_kinds.py          what a path is, by its content
+_findings.py       Finding, FsckReport
+_fsck.py           fsck: check, and on request repair
+_check.py          a store, topic, shard or file: what is to be said about it
+_survey.py         a shard's folder as found, read beside a running writer
+_wal_look.py       its WAL files             _segment_look.py   its segments
+_judge.py          what a survey means       _overlap.py        do WAL and segments agree?
+_repair.py         lock, check, mend         _mend.py           the plan of a shard's repair
+_repair_shard.py   carrying it out           _repair_topic.py   the checkpoints of topic and store
+_salvage.py        whole bundles out of damaged files
+_aside.py          copies of what changes
+_holder.py         who writes a shard, told without touching its lock
+_ranges.py         ranges of offsets         _progress.py       how far long work has got
+"""
+
+from holdfast.operate._findings import Finding, FsckReport, Repair, Severity
+from holdfast.operate._fsck import fsck
+from holdfast.operate._kinds import Kind, recognise
+
+__all__ = ["Finding", "FsckReport", "Kind", "Repair", "Severity", "fsck", "recognise"]
