@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -224,6 +225,14 @@ def test_a_name_that_cannot_be_told_apart_has_no_fingerprint() -> None:
     for schema in (pa.schema([("a\0b", I32)]), one(pa.list_(pa.field("a\0", I32)))):
         with pytest.raises(InvalidBundle, match="NUL"):
             fingerprint(schema)
+
+
+def test_a_type_that_is_not_known_has_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type of the future is refused, also inside another, rather than hashed without some parameter."""
+    monkeypatch.setattr("holdfast.schema._fingerprint._KNOWN_TYPE", re.compile(rb"i|\+l"))
+    fingerprint(one(pa.list_(I32)))
+    with pytest.raises(InvalidBundle, match=r"^column 'deep' has an Arrow type \('g'\) that this version"):
+        fingerprint(one(pa.list_(pa.field("deep", pa.float64()))))
 
 
 class Unregistered(pa.ExtensionType):

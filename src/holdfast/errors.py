@@ -11,6 +11,7 @@ HoldfastError
 ├── TryAgain                   nothing is wrong with the input: the same call may succeed later
 │   ├── Backpressure           a bound is reached; carries `retry_after` in seconds
 │   │   └── DiskFull           the disk has no room
+│   ├── DiskFault              the disk refused a call (an I/O error, permissions, a missing mount)
 │   ├── WaitTimeout            a wait ended before the level was reached; the bundle may still become durable
 │   └── ShardTaken             another process (or another open store) owns the shard; names the holder
 ├── ReopenRequired             this object can do no more: close it and open again
@@ -85,6 +86,10 @@ class Backpressure(TryAgain):
 
 class DiskFull(Backpressure):
     """The disk has no room; the bundle was not stored."""
+
+
+class DiskFault(TryAgain):
+    """The disk refused a call; what was asked for did not happen."""
 
 
 class WaitTimeout(TryAgain, TimeoutError):

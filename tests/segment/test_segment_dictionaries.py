@@ -130,7 +130,7 @@ def test_vocabularies_of_nested_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", ["struct", "list", "list view", "fixed list", "map", "union", "run ends", "extension"]
+    "shape", ["struct", "list", "list view", "fixed list", "map", "union", "dense union", "run ends", "extension"]
 )
 def test_dictionaries_inside_nested_types(shape: str) -> None:
     """Vocabularies are united wherever they stand, and the payloads themselves stay untouched."""
@@ -151,6 +151,9 @@ def test_dictionaries_inside_nested_types(shape: str) -> None:
             case "union":
                 codes = pa.array([0] * rows, pa.int8())
                 return pa.UnionArray.from_sparse(codes, [values, pa.nulls(rows, pa.int64())])
+            case "dense union":
+                codes = pa.array([0] * rows, pa.int8())
+                return pa.UnionArray.from_dense(codes, pa.array(range(rows), pa.int32()), [values])
             case "run ends":
                 return pa.RunEndEncodedArray.from_arrays(list(range(1, rows + 1)), values)
             case _:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from sealing import FIRST, FOLDER, SEQ, SHARD_ID, Slots, encode, seal, sealed, signal, simulated
 
 from arrow_strategies import assert_same, batches, schemas
+from holdfast.encoded import PayloadKind, payload_kind
 from holdfast.files import SystemFiles
 from holdfast.segment import SegmentReader
+from holdfast.segment._group import _has_union
 
 COMPRESSIONS = (None, "lz4", "zstd")
 
@@ -23,10 +25,17 @@ def numbers(*values: int | None, **more: Any) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(values, pa.int64()), **more})
 
 
+def is_comparable(schema: pa.Schema) -> bool:
+    """Not a union beside a dictionary: pyarrow shows the type codes of a sliced union wrongly, so that the values
+    cannot be compared once the dictionary has another order. `test_dictionaries_inside_nested_types` has those.
+    """
+    return payload_kind(schema) is PayloadKind.MESSAGE or not any(_has_union(field.type) for field in schema)
+
+
 @st.composite
 def contents(draw: st.DrawFn) -> list[Slots]:
     """Bundles over two slots and a few schemas, so that streams have several chunks and slots several streams."""
-    known = draw(st.lists(schemas(), min_size=1, max_size=3))
+    known = draw(st.lists(schemas().filter(is_comparable), min_size=1, max_size=3))
     one = st.sampled_from(known).flatmap(batches)
     return draw(st.lists(st.dictionaries(st.sampled_from([0, 5]), one), min_size=1, max_size=6))
 

@@ -95,16 +95,27 @@ class StoreSettings(_Settings):
 
     @model_validator(mode="after")
     def _all_resolve(self) -> StoreSettings:
-        """Bad values are refused at start, not when a topic is first used."""
-        try:
-            for namespace in self.namespaces:
-                validate_namespace(namespace)
-                self._resolved(f"namespaces.{namespace}", self.namespaces[namespace])
-            for topic in self.topics:
-                validate_topic(topic)
-                self._resolved(f"topics.{topic}", self.namespaces.get(topic.split("/")[0], {}), self.topics[topic])
-        except InvalidName as error:
-            raise ValueError(str(error)) from None
+        """Bad values are refused at start, all of them at once, not when a topic is first used."""
+        problems = []
+        for check, names, layers in (
+            (validate_namespace, self.namespaces, lambda name: (self.namespaces[name],)),
+            (
+                validate_topic,
+                self.topics,
+                lambda name: (self.namespaces.get(name.split("/")[0], {}), self.topics[name]),
+            ),
+        ):
+            for name in names:
+                try:
+                    check(name)
+                    self._resolved(*layers(name))
+                except InvalidName as error:
+                    problems.append(str(error))
+                except ValidationError as error:
+                    kind = "namespaces" if names is self.namespaces else "topics"
+                    problems.append(_explain(error, f"{kind}.{name}"))
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     @classmethod
@@ -120,18 +131,13 @@ class StoreSettings(_Settings):
     def resolve(self, topic: str) -> BufferSettings:
         """What holds for `topic`: its own settings, then its namespace's, then the store's."""
         namespace = topic.split("/", 1)[0]
-        return self._resolved(f"topics.{topic}", self.namespaces.get(namespace, {}), self.topics.get(topic, {}))
+        return self._resolved(self.namespaces.get(namespace, {}), self.topics.get(topic, {}))
 
-    def _resolved(self, where: str, *overrides: Mapping[str, Any]) -> BufferSettings:
-        if not any(overrides):
-            return self.buffer
-        merged = self.buffer.model_dump()
+    def _resolved(self, *overrides: Mapping[str, Any]) -> BufferSettings:
+        merged: Mapping[str, Any] = self.buffer.model_dump()
         for override in overrides:
             merged = _merge(merged, override)
-        try:
-            return BufferSettings.model_validate(merged)
-        except ValidationError as error:
-            raise ValueError(_explain(error, where)) from None
+        return BufferSettings.model_validate(merged) if any(overrides) else self.buffer
 
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ checkpoint.py   the small checksummed documents that state is kept in (format dr
 """
 
 from holdfast.files._atomic import TEMPORARY_SUFFIX, replace_file
-from holdfast.files._protocol import Files, Lock, LockHeld, WritableFile
+from holdfast.files._protocol import Files, Lock, LockHeld, MappedFile, WritableFile
 from holdfast.files._system import SystemFiles
 
-__all__ = ["TEMPORARY_SUFFIX", "Files", "Lock", "LockHeld", "SystemFiles", "WritableFile", "replace_file"]
+__all__ = ["TEMPORARY_SUFFIX", "Files", "Lock", "LockHeld", "MappedFile", "SystemFiles", "WritableFile", "replace_file"]

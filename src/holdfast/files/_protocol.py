@@ -36,11 +36,25 @@ class WritableFile(Protocol):
         """Reserve room for `size` bytes, the length staying as it is; does nothing where unsupported."""
         ...
 
+    def rewind(self) -> None:
+        """The next append goes to the beginning; what is there stays until it is overwritten."""
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
         """Return only when content and length are on the medium. The name is not: see `Files.sync_folder`."""
         ...
+
+    def close(self) -> None: ...
+
+
+class MappedFile(Protocol):
+    """A small file that is overwritten in place, often: cheaper than a call of the system for each write."""
+
+    def write_at(self, position: int, data: bytes) -> None: ...
+
+    def sync(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -60,6 +74,10 @@ class Files(Protocol):
 
     def open(self, path: Path) -> WritableFile:
         """An existing file, open for writing at its end; raises `FileNotFoundError`."""
+        ...
+
+    def open_mapped(self, path: Path) -> MappedFile:
+        """An existing file, to be overwritten in place within its present length."""
         ...
 
     def read(self, path: Path, start: int = 0, length: int | None = None) -> bytes:

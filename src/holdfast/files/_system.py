@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from holdfast.files._protocol import Bytes, LockHeld, WritableFile
+from holdfast.files._protocol import Bytes, LockHeld, MappedFile, WritableFile
 
 if sys.platform == "win32":
     import msvcrt
@@ -116,6 +116,9 @@ class _SystemFile:
             if code not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                 raise OSError(code, os.strerror(code), str(self._path))
 
+    def rewind(self) -> None:
+        self._end = 0
+
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._end = size
@@ -129,6 +132,21 @@ class _SystemFile:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+class _SystemMappedFile:
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b", buffering=0) as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    def write_at(self, position: int, data: bytes) -> None:
+        self._map[position : position + len(data)] = data
+
+    def sync(self) -> None:
+        self._map.flush()
+
+    def close(self) -> None:
+        self._map.close()
 
 
 def _claim(descriptor: int, *, shared: bool, wait: bool) -> bool:
@@ -165,6 +183,9 @@ class SystemFiles:
 
     def open(self, path: Path) -> WritableFile:
         return _SystemFile(path, 0)
+
+    def open_mapped(self, path: Path) -> MappedFile:
+        return _SystemMappedFile(path)
 
     def read(self, path: Path, start: int = 0, length: int | None = None) -> bytes:
         with path.open("rb", buffering=0) as file:

@@ -2,6 +2,9 @@
 
 All functions return plain data and go through `holdfast.files`; the command line only prints what they return.
 
+_topics.py         topics: an overview of a store
+_inspect.py        inspect: what is at a path; _inspect_segment.py, _inspect_small.py, _inspect_folder.py, _values.py
+_demo.py           run_demo: append, kill, recover, compare
 _kinds.py          what a path is, by its content
 _findings.py       Finding, FsckReport
 _fsck.py           fsck: check, and on request repair
@@ -17,8 +20,26 @@ _holder.py         who writes a shard, told without touching its lock
 _ranges.py         ranges of offsets         _progress.py       how far long work has got
 """
 
+from holdfast.operate._demo import DemoFigures, run_demo, write_demo
 from holdfast.operate._findings import Finding, FsckReport, Repair, Severity
 from holdfast.operate._fsck import fsck
+from holdfast.operate._inspect import inspect
 from holdfast.operate._kinds import Kind, recognise
+from holdfast.operate._progress import Progress
+from holdfast.operate._topics import topics
 
-__all__ = ["Finding", "FsckReport", "Kind", "Repair", "Severity", "fsck", "recognise"]
+__all__ = [
+    "DemoFigures",
+    "Finding",
+    "FsckReport",
+    "Kind",
+    "Progress",
+    "Repair",
+    "Severity",
+    "fsck",
+    "inspect",
+    "recognise",
+    "run_demo",
+    "topics",
+    "write_demo",
+]

@@ -21,7 +21,8 @@ from holdfast.segment import parse_segment_name
 from holdfast.store._segments import SegmentName
 from holdfast.store._store import STORE_CHECKPOINT
 from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState
-from holdfast.wal import WalName, read_tail
+from holdfast.wal import FileHeader, WalName, read_tail
+from holdfast.wal._format import FILE_HEADER_BYTES
 from holdfast.wal._tail import TAIL_BYTES, check_tail
 
 CONFIRMATIONS: Final = 2  # damage in a shard is believed when it is seen again: a writer may be at work in it
@@ -90,7 +91,7 @@ def check_shard(files: Files, folder: Path, work: Work) -> tuple[ShardSurvey, li
     for _ in range(CONFIRMATIONS):
         found = survey(files, folder, work, seen)
         findings = [*judge(found), *disagreements(files, found)]
-        if not any(finding.severity is Severity.DAMAGE for finding in findings):
+        if all(finding.severity is Severity.NOTE for finding in findings):
             break
     return found, findings
 
@@ -143,9 +144,17 @@ def _name_inside(files: Files, path: Path) -> SegmentName:
     return SegmentName(int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little"))
 
 
+def _wal_name_inside(files: Files, path: Path) -> WalName:
+    try:
+        header = FileHeader.decode(files.read(path, 0, FILE_HEADER_BYTES), path)
+    except (Corruption, NewerVersion):  # told by the check itself
+        return WalName(0, 0)
+    return WalName(header.generation, header.first_offset)
+
+
 def _wal(files: Files, path: Path, work: Work) -> list[Finding]:
     data: Any = files.map(path)
-    look = WalLook(WalName.parse(path.name) or WalName(0, 0), path, data)
+    look = WalLook(WalName.parse(path.name) or _wal_name_inside(files, path), path, data)
     look_into(look)
     work.did(path.name, look.size)
     if look.problem is not None:
@@ -172,7 +181,9 @@ def _tail(files: Files, path: Path, work: Work) -> list[Finding]:
     if len(data) != TAIL_BYTES:
         problems.append(f"it has {len(data)} bytes, expected {TAIL_BYTES}")
     return [
-        warning(path, None, f"{problem}; the other slot counts", "nothing: a crash may leave that, the next write mends it")
+        warning(
+            path, None, f"{problem}; the other slot counts", "nothing: a crash may leave that, the next write mends it"
+        )
         for problem in problems
     ]
 

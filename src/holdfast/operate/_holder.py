@@ -19,9 +19,7 @@ from holdfast.files import Files
 from holdfast.store._recovery import LOCK
 
 _KERNEL_LOCKS: Final = Path("/proc/locks")
-_ENTRY: Final = re.compile(
-    r"^\d+: FLOCK\s+\S+\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE
-)
+_ENTRY: Final = re.compile(r"^\d+: FLOCK\s+\S+\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE)
 _NOTE: Final = re.compile(r"process (\d+) on ")
 _NOTE_BYTES: Final = 4096
 

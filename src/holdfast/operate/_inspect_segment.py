@@ -30,7 +30,9 @@ def inspect_segment(files: Files, path: Path, *, bundles: bool) -> Document:
             "bundles": reader.bundle_count,
             "first_ingested": moment(min(times)) if len(times) else None,
             "last_ingested": moment(max(times)) if len(times) else None,
-            "signals": {signal: reader.manifest.signals.count(signal) for signal in sorted(set(reader.manifest.signals))},
+            "signals": {
+                signal: reader.manifest.signals.count(signal) for signal in sorted(set(reader.manifest.signals))
+            },
         },
         "streams": [_stream(reader, stream) for stream in reader.streams],
         "schemas": {str(slot): schema_document(reader.representative(slot)) for slot in sorted(reader.slots)},
@@ -52,13 +54,11 @@ def _stream(reader: SegmentReader, stream: StreamEntry) -> Document:
         "bytes": stream.length,
         "absent": list(stream.absent),
         "event_time": event_time(stream.event_time),
-        "columns": [
-            _column(field, nulls, bounds) for field, nulls in zip(schema, stream.null_counts, strict=True)
-        ],
+        "columns": [_column(field, nulls, bounds) for field, nulls in zip(schema, stream.null_counts, strict=True)],
     }
 
 
-def _column(field: pa.Field, nulls: int, bounds: pa.RecordBatch | None) -> Document:
+def _column(field: pa.Field, nulls: int | None, bounds: pa.RecordBatch | None) -> Document:
     low = high = None
     if bounds is not None and field.name in bounds.schema.names:
         low, high = (value(each) for each in bounds.column(field.name))

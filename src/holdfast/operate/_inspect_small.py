@@ -6,24 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.encoded import EncodedBundle
-from holdfast.errors import HoldfastError
 from holdfast.files import Files
 from holdfast.files.checkpoint import read_checkpoint
-from holdfast.operate._values import event_time, moment
-from holdfast.wal import read_tail, scan_file
+from holdfast.operate._values import event_time, moment, schema_document
+from holdfast.store._topic_state import _decode_schema
+from holdfast.wal import FileHeader, ScanEnd, WalScan, read_tail
+from holdfast.wal._encode import bundle_bytes
 from holdfast.wal._format import PREFIX
 from holdfast.wal._tail import SLOT_BYTES, TAIL_BYTES, _decode
 
 Document = dict[str, Any]
 
 
-def inspect_wal(files: Files, path: Path, *, bundles: bool) -> Document:
-    """Header, records, and where and why they end."""
+def inspect_wal(files: Files, path: Path, *, records: bool) -> Document:
+    """Header, records if asked for, and where and why they end."""
     data = files.map(path)
-    scan, found = scan_file(data, path)
-    header, end = scan.header, scan.end
-    if end is None:
-        raise ValueError("a scan to the end of a file has an end")
+    header = FileHeader.decode(data, path)
+    scan = WalScan(path, header)
+    found: list[Document] = []
+    end: ScanEnd | None = None
+    while end is None:
+        found += [_record(bundle, scan.position, data) for bundle in scan.advance(data, scan.offset + 1)]
+        end = scan.end
+    scan.look_beyond(data)
+    end = scan.end or end
     document: Document = {
         "shard_id": header.shard_id.hex(),
         "generation": header.generation,
@@ -34,23 +40,26 @@ def inspect_wal(files: Files, path: Path, *, bundles: bool) -> Document:
         "created": moment(header.created_ns),
         "bytes": files.size(path),
         "bundles": len(found),
-        "rows": sum(slot.rows for bundle in found for slot in bundle.slots),
+        "rows": sum(record["rows"] for record in found),
         "synced": scan.synced,
         "end": {"position": end.position, "offset": end.offset, "why": end.bad or "nothing more was written"},
     }
-    if bundles:
-        document["records"] = [_record(bundle, data) for bundle in found]
+    if records:
+        document["records"] = found
     return document
 
 
-def _record(bundle: EncodedBundle, data: Any) -> Document:
+def _record(bundle: EncodedBundle, end: int, data: Any) -> Document:
+    position = end - bundle_bytes(bundle)
     return {
+        "position": position,
         "offset": bundle.offset,
         "segment_seq": bundle.segment_seq,
         "index": bundle.bundle_index,
         "slots": [slot.slot for slot in bundle.slots],
         "rows": sum(slot.rows for slot in bundle.slots),
-        "bytes": bundle.size,
+        "bytes": end - position,
+        "synced": PREFIX.unpack_from(data, position)[-1],
         "ingested": moment(bundle.ingestion_time_ns),
         "event_time": event_time(bundle.event_time),
     }
@@ -72,5 +81,10 @@ def inspect_tail(files: Files, path: Path) -> Document:
 
 
 def inspect_checkpoint(files: Files, path: Path) -> Document:
-    """The document in it, as it is."""
-    return {"bytes": files.size(path), "document": read_checkpoint(files, path)}
+    """The document in it, as it is; a topic's schemas are decoded too."""
+    inner = read_checkpoint(files, path)
+    document: Document = {"bytes": files.size(path), "document": inner}
+    if inner.get("kind") == "topic":
+        schemas = {slot: _decode_schema(text) for slot, text in inner["schemas"].items()}
+        document["schemas"] = {slot: schema_document(schema) for slot, schema in schemas.items()}
+    return document

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from holdfast.operate._findings import Finding, Severity
 from holdfast.operate._ranges import Range, intersects, shown, subtract
-from holdfast.operate._survey import ShardSurvey
+from holdfast.operate._survey import NO_CHECKPOINT, ShardSurvey
 from holdfast.operate._wal_look import WalLook
 from holdfast.store._recovery import TAIL
 from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT
 from holdfast.wal._format import FILE_HEADER_BYTES
 
-REPAIR: Final = "run `holdfast fsck --repair` on the shard; it keeps a copy, saves what can be read, records the rest as lost"
+REPAIR: Final = (
+    "run `holdfast fsck --repair` on the shard; it keeps a copy, saves what can be read, records the rest as lost"
+)
 NOTHING: Final = "nothing: opening the store for writing tidies it up"
 BACKUP: Final = "if you have a backup of the file, put it back first"
 
@@ -33,9 +36,8 @@ def note(path: Path, position: int | None, what: str, advice: str = NOTHING) -> 
 
 def judge(found: ShardSurvey) -> list[Finding]:
     """All findings about one shard, file by file."""
-    if found.is_empty and found.checkpoint is None:
-        if found.checkpoint_problem == "there is no shard.checkpoint":
-            return [note(found.folder, None, "a shard that was never finished being made; it holds nothing")]
+    if found.is_empty and found.checkpoint_problem == NO_CHECKPOINT:
+        return [note(found.folder, None, "a shard that was never finished being made; it holds nothing")]
     missing = missing_offsets(found)
     return [
         *_checkpoint(found),
@@ -53,10 +55,11 @@ def missing_offsets(found: ShardSurvey) -> list[Range]:
     """What was durable, and is in no segment, in no WAL record that counts, and not recorded as lost or trimmed."""
     held = [(0, found.trimmed), *found.lost]
     held += [(look.first, look.first if look.end is None else look.end) for look in found.own_segments]
+    start = found.start  # below it the WAL is not read any more
     for look in found.own_wal:
         counted = look.counted
-        if counted:
-            held.append((counted[0].offset, counted[-1].offset + 1))
+        if counted and counted[-1].offset >= start:
+            held.append((max(start, counted[0].offset), counted[-1].offset + 1))
     return subtract((0, found.durable), held)
 
 
@@ -70,13 +73,23 @@ def _tail(found: ShardSurvey) -> Iterator[Finding]:
     path = found.folder / TAIL
     if found.tail is None and found.tail_problems:
         yield damage(
-            path, 0, f"{found.tail_problems[0]}: other processes cannot read the shard", "open the store for writing, or " + REPAIR
+            path,
+            0,
+            f"{found.tail_problems[0]}: other processes cannot read the shard",
+            "open the store for writing, or " + REPAIR,
         )
     elif found.tail is None and not found.is_empty:
-        yield warning(path, None, "it is missing: other processes see nothing of this shard", "open the store for writing once")
+        yield warning(
+            path, None, "it is missing: other processes see nothing of this shard", "open the store for writing once"
+        )
     else:
         for problem in found.tail_problems:
-            yield warning(path, None, f"{problem}; the other slot counts", "nothing: a crash may leave that, the next write mends it")
+            yield warning(
+                path,
+                None,
+                f"{problem}; the other slot counts",
+                "nothing: a crash may leave that, the next write mends it",
+            )
     if found.tail is not None and found.tail.sealed > found.tail.durable:
         yield damage(path, None, f"says sealed up to {found.tail.sealed}, beyond durable {found.tail.durable}")
 
@@ -98,9 +111,11 @@ def _segments(found: ShardSurvey) -> Iterator[Finding]:
 
 def _order(found: ShardSurvey) -> Iterator[Finding]:
     looks = found.own_segments
-    for before, look in zip(looks, looks[1:], strict=False):
+    for before, look in pairwise(looks):
         if look.name.segment_seq == before.name.segment_seq:
-            yield damage(look.path, None, f"two segments have the number {look.name.segment_seq}: this and {before.path.name}")
+            yield damage(
+                look.path, None, f"two segments have the number {look.name.segment_seq}: this and {before.path.name}"
+            )
         if before.end is not None and look.first < before.end:
             yield damage(
                 look.path, None, f"begins at offset {look.first}, yet {before.path.name} reaches to {before.end - 1}"
@@ -109,17 +124,13 @@ def _order(found: ShardSurvey) -> Iterator[Finding]:
 
 def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterator[Finding]:
     if look.problem is not None:
-        yield _wal_header(found, look, missing)
+        yield from _wal_header(found, look, missing)
         return
     if look.header is None or look.scan is None or look.scan.end is None:
         return
     if look.header.shard_id != found.shard_id:
         yield damage(look.path, 16, f"belongs to shard {look.header.shard_id.hex()}, not to this one")
         return
-    if (look.header.generation, look.header.first_offset) != look.name:
-        yield damage(
-            look.path, 32, f"its header says generation {look.header.generation}, first offset {look.header.first_offset}: renamed"
-        )
     for fault in look.faults:
         yield damage(look.path, None, f"{fault}, though the checksums are right")
     end = look.scan.end
@@ -132,24 +143,30 @@ def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterat
         yield note(look.path, end.position, f"{end.bad}; a later file has what was written here")
     elif end.offset < found.start or end.offset < found.durable:
         yield warning(
-            look.path, end.position, f"{end.bad}; segments, or another WAL file, hold all of it", "nothing: the file goes when it is retired"
+            look.path,
+            end.position,
+            f"{end.bad}; segments, or another WAL file, hold all of it",
+            "nothing: the file goes when it is retired",
         )
     else:
-        yield note(look.path, end.position, f"torn tail (normal after a crash): {end.bad}; nothing of it was acknowledged")
+        yield note(
+            look.path, end.position, f"torn tail (normal after a crash): {end.bad}; nothing of it was acknowledged"
+        )
 
 
-def _wal_header(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Finding:
+def _wal_header(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterator[Finding]:
     if look.problem is None:
-        raise ValueError("only for a file whose header is bad")
-    first = look.name.first_offset
-    what = look.problem.what
+        return
+    first, position, what = look.name.first_offset, look.problem.position, look.problem.what
     if intersects((first, found.durable if look.limit is None else look.limit), missing):
-        return damage(look.path, look.problem.position, f"{what}, yet offset {first} was durable")
-    if look.size < FILE_HEADER_BYTES or not any(memoryview(look.data)):
-        return note(look.path, look.problem.position, f"torn tail (normal after a crash): {what}")
-    return warning(
-        look.path, look.problem.position, f"{what}; nothing that was durable is missing", "nothing: the next opening sets it aside"
-    )
+        yield damage(look.path, position, f"{what}, yet offset {first} was durable")
+    elif look.spare:
+        return
+    elif look.size < FILE_HEADER_BYTES or not any(memoryview(look.data)):
+        yield note(look.path, position, f"torn tail (normal after a crash): {what}")
+    else:
+        advice = "nothing: the next opening sets it aside"
+        yield warning(look.path, position, f"{what}; nothing that was durable is missing", advice)
 
 
 def _missing(found: ShardSurvey, span: Range) -> Finding:
@@ -161,7 +178,12 @@ def _missing(found: ShardSurvey, span: Range) -> Finding:
 
 def _lost(found: ShardSurvey) -> Iterator[Finding]:
     for span in () if found.checkpoint is None else found.checkpoint.lost:
-        yield note(found.folder / SHARD_CHECKPOINT, None, f"recorded as lost: {shown(span)}", "nothing: they hold nothing, and never will")
+        yield note(
+            found.folder / SHARD_CHECKPOINT,
+            None,
+            f"recorded as lost: {shown(span)}",
+            "nothing: they hold nothing, and never will",
+        )
 
 
 def _others(found: ShardSurvey) -> Iterator[Finding]:

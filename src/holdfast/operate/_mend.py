@@ -48,11 +48,23 @@ def plan(found: ShardSurvey, salvaged: Mapping[int, EncodedBundle], *, wal_damag
         _between(mend, found, (at, segment.first), salvaged, free)
         at, free_from = max(at, end), segment.name.segment_seq + 1
     mend.end = at
-    tail_lost = any(first >= at or end > at for first, end in missing_offsets(found))
-    if wal_damaged or tail_lost or any(look.first >= at or (look.end or 0) > at for look in mend.replaced):
+    if wal_damaged or _wal_disagrees(found, mend) or _reaches_beyond(found, mend, at):
         _after(mend, found, at, salvaged)
     mend.next_offset = max(found.durable, highest_offset(found), max(salvaged, default=-1) + 1)
     return mend
+
+
+def _wal_disagrees(found: ShardSurvey, mend: Mend) -> bool:
+    """Would WAL records name other segments for bundles than those that they are sealed in now?"""
+    renumbered = {bundle.offset for run in mend.sealed for bundle in run}
+    return any(bundle.offset in renumbered for look in found.own_wal for bundle in look.counted)
+
+
+def _reaches_beyond(found: ShardSurvey, mend: Mend, at: int) -> bool:
+    """Does anything that is missing, or that has to go, lie after the last undamaged segment?"""
+    ends = [end for _, end in missing_offsets(found)]
+    ends += [look.first + 1 if look.end is None else look.end for look in mend.replaced]
+    return any(end > at for end in ends)
 
 
 def _sound(found: ShardSurvey, mend: Mend) -> list[SegmentLook]:
@@ -71,9 +83,7 @@ def _sound(found: ShardSurvey, mend: Mend) -> list[SegmentLook]:
     return sound
 
 
-def _between(
-    mend: Mend, found: ShardSurvey, span: Range, salvaged: Mapping[int, EncodedBundle], free: range
-) -> None:
+def _between(mend: Mend, found: ShardSurvey, span: Range, salvaged: Mapping[int, EncodedBundle], free: range) -> None:
     """Seal what can be read of a gap under the numbers that are free there."""
     gaps = subtract(span, found.lost)
     candidates = [
@@ -92,7 +102,9 @@ def _after(mend: Mend, found: ShardSurvey, start: int, salvaged: Mapping[int, En
     """Seal all that can be read from `start` on under fresh numbers; the WAL is not needed after that."""
     mend.whole_wal = True
     end = max([found.durable, *(offset + 1 for offset in salvaged)], default=start)
-    pieces = [piece for run in runs(salvaged[each] for each in sorted(salvaged) if each >= start) for piece in _cut(run)]
+    pieces = [
+        piece for run in runs(salvaged[each] for each in sorted(salvaged) if each >= start) for piece in _cut(run)
+    ]
     for piece in pieces:
         mend.sealed.append(_numbered(piece, mend.next_segment_seq))
         mend.next_segment_seq += 1
@@ -118,7 +130,14 @@ def _numbered(run: Sequence[EncodedBundle], segment_seq: int) -> list[EncodedBun
     """Copies, for the cut above still looks at the old numbers."""
     return [
         EncodedBundle(
-            each.offset, segment_seq, index, each.ingestion_time_ns, each.event_time, each.attributes, each.slots, each.size
+            each.offset,
+            segment_seq,
+            index,
+            each.ingestion_time_ns,
+            each.event_time,
+            each.attributes,
+            each.slots,
+            each.size,
         )
         for index, each in enumerate(run)
     ]

@@ -41,7 +41,9 @@ def disagreements(files: Files, found: ShardSurvey) -> Iterator[Finding]:
                     break
                 if difference is not None and look.path not in told:
                     told.add(look.path)
-                    yield damage(look.path, None, f"offset {bundle.offset} differs from {segment.path.name}: {difference}")
+                    yield damage(
+                        look.path, None, f"offset {bundle.offset} differs from {segment.path.name}: {difference}"
+                    )
 
 
 def _difference(reader: SegmentReader, bundle: EncodedBundle) -> str | None:

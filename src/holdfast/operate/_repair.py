@@ -34,7 +34,9 @@ STORE_DAMAGED: Final = f".{DAMAGED}"
 def repair(files: Files, path: Path, kind: Kind, work: Work, *, clock: Clock, ids: Ids) -> Repair:
     """Mend all damage below `path`; every shard there is locked first, so that nothing is begun in vain."""
     if not kind.is_folder:
-        raise InputError(f"{path} is a single file: a repair needs all of its shard; give the shard's folder, or the store's")
+        raise InputError(
+            f"{path} is a single file: a repair needs all of its shard; give the shard's folder, or the store's"
+        )
     topics = {Kind.STORE: lambda: topic_folders(files, path), Kind.TOPIC: lambda: [path]}
     folders = topics[kind]() if kind in topics else []
     shards = [shard for topic in folders for shard in shard_folders(files, topic)] or [path] * (kind is Kind.SHARD)
@@ -81,9 +83,7 @@ def _repair_shards(
     actions: list[str] = []
     for found, findings in checked:
         aside = Aside(files, found.folder)
-        repair_shard(
-            files, found, findings, aside, clock=clock, ids=ids, schemas=schemas, signal=_signal(table, found)
-        )
+        repair_shard(files, found, findings, aside, clock=clock, ids=ids, schemas=schemas, signal=_signal(table, found))
         actions += aside.actions
     return actions
 

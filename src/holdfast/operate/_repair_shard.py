@@ -71,9 +71,7 @@ def repair_shard(
     aside.did(f"opened {folder} once: it goes on at offset {state.next_offset}")
 
 
-def _keep_strays(
-    files: Files, mend: Mend, aside: Aside, found: ShardSurvey, ids: Ids, signal: Signal
-) -> None:
+def _keep_strays(files: Files, mend: Mend, aside: Aside, found: ShardSurvey, ids: Ids, signal: Signal) -> None:
     """As segment files of their own: `holdfast inspect` shows them."""
     if not mend.stray:
         return

@@ -57,7 +57,11 @@ def _state(files: Files, folder: Path) -> TopicState | None:
 
 
 def _read(state: TopicState) -> tuple[SlotTable, dict[int, pa.Schema], int]:
-    return state.slots, {state.slots.number(name): state.schema(name) for name in state.slots if _has(state, name)}, state.schema_count
+    return (
+        state.slots,
+        {state.slots.number(name): state.schema(name) for name in state.slots if _has(state, name)},
+        state.schema_count,
+    )
 
 
 def _has(state: TopicState, name: str) -> bool:
@@ -80,9 +84,7 @@ def _left_over(files: Files, folder: Path) -> tuple[SlotTable, dict[int, pa.Sche
         return SlotTable(), {}, 0
 
 
-def _completed(
-    known: SlotTable, unknown: Sequence[int], surveys: Sequence[ShardSurvey]
-) -> tuple[SlotTable, list[str]]:
+def _completed(known: SlotTable, unknown: Sequence[int], surveys: Sequence[ShardSurvey]) -> tuple[SlotTable, list[str]]:
     """A table with all numbers in it, and those names that had to be made up.
 
     The manifest of a segment says for each bundle which signal it is: the name of its lowest slot. So many names can

@@ -23,7 +23,7 @@ from holdfast.wal import FileHeader, WalScan
 from holdfast.wal._format import CHECKED_FROM, FILE_HEADER_BYTES, PREFIX
 
 _MARK: Final = b"HFr"  # what every record begins with
-_SALT_AT: Final = 12
+_OFFSET_FIELD: Final = 8  # of a record's prefix
 
 Schemas = Mapping[bytes, pa.Schema]
 
@@ -62,7 +62,7 @@ def wal_bundles(look: WalLook, shard_id: bytes, schemas: Schemas) -> list[Encode
     while at >= 0:
         ahead = at + 1
         if (position + at) % ALIGNMENT == 0 and len(rest) - at >= PREFIX.size:
-            scan = _resume(look, header, schemas, position + at, PREFIX.unpack_from(rest, at)[7])
+            scan = _resume(look, header, schemas, position + at, PREFIX.unpack_from(rest, at)[_OFFSET_FIELD])
             bundles += [bundle for bundle in scan.advance(look.data) if not faults_of([bundle])]
             ahead = max(ahead, scan.position - position)
         at = rest.find(_MARK, ahead)
@@ -78,24 +78,16 @@ def _resume(look: WalLook, header: FileHeader, schemas: Schemas, position: int, 
 
 
 def _guessed_header(look: WalLook, shard_id: bytes) -> FileHeader | None:
-    """For a damaged one: numbers from the file's name, and the salt if the first record proves it."""
+    """For a damaged one: numbers from the file's name, and the salt from the first record, if that is whole."""
     data = memoryview(look.data)
-    if len(data) < FILE_HEADER_BYTES + PREFIX.size:
+    if look.spare or len(data) < FILE_HEADER_BYTES + PREFIX.size:
         return None
-    written = int.from_bytes(data[_SALT_AT : _SALT_AT + 4], "little")
-    for salt in (written, *(written ^ (1 << bit) for bit in range(32))):
-        if _first_record_fits(data, salt):
-            first = look.name.first_offset
-            return FileHeader(salt, shard_id, look.name.generation, first, 0, first, 0)
-    return None
-
-
-def _first_record_fits(data: memoryview, salt: int) -> bool:
-    _, checksum, length, *_ = PREFIX.unpack_from(data, FILE_HEADER_BYTES)
-    if not PREFIX.size <= length <= len(data) - FILE_HEADER_BYTES:
-        return False
+    _, salt, checksum, length, *_ = PREFIX.unpack_from(data, FILE_HEADER_BYTES)
     checked = data[FILE_HEADER_BYTES + CHECKED_FROM : FILE_HEADER_BYTES + length]
-    return bool(crc32c.crc32c(checked, salt) == checksum)
+    if not PREFIX.size <= length <= len(data) - FILE_HEADER_BYTES or crc32c.crc32c(checked) != checksum:
+        return None
+    first = look.name.first_offset
+    return FileHeader(salt, shard_id, look.name.generation, first, 0, first, 0)
 
 
 # -- segments -----------------------------------------------------------------------------------------------------
@@ -103,6 +95,7 @@ def _first_record_fits(data: memoryview, salt: int) -> bool:
 
 def segment_bundles(files: Files, look: SegmentLook, shard_id: bytes | None) -> list[EncodedBundle]:
     """Every bundle whose chunks are all whole. Without the meta block nothing says which chunk is whose: none."""
+    reader: SegmentReader | None
     try:
         reader = SegmentReader(files, look.path)
     except HoldfastError:

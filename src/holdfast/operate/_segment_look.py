@@ -62,7 +62,8 @@ def look_at_segment(files: Files, path: Path, name: SegmentName) -> SegmentLook:
             schema = look.schemas[stream.slot, stream.fingerprint] = reader.schema(stream)
             found = fingerprint(schema)
             if found != stream.fingerprint:
-                what = f"stream {stream.id} has the fingerprint {found.hex()}, the directory says {stream.fingerprint.hex()}"
+                said = stream.fingerprint.hex()
+                what = f"stream {stream.id} has the fingerprint {found.hex()}, the directory says {said}"
                 look.damage.append(Corruption(path, stream.position, what))
     _learn_signals(reader, look)
     return look

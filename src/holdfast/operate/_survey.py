@@ -24,9 +24,11 @@ from holdfast.store._recovery import TAIL
 from holdfast.store._segments import SegmentName, list_segments
 from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
 from holdfast.wal import Tail, WalName, read_tail
+from holdfast.wal._log import SPARE_PREFIX
 from holdfast.wal._tail import TAIL_BYTES, check_tail
 
 ATTEMPTS: Final = 20  # each one looks anew at what a writer moved meanwhile
+NO_CHECKPOINT: Final = "there is no shard.checkpoint"
 _TORN_READS: Final = 5  # a slot of the tail may be read while it is being written
 
 Seen = dict[SegmentName, SegmentLook]  # segments never change: one look each is enough
@@ -194,7 +196,7 @@ def _read_checkpoint(files: Files, folder: Path, found: ShardSurvey, work: Work)
             found.checkpoint = None
         work.did(path.name, files.size(path))
     except FileNotFoundError:
-        found.checkpoint_problem = "there is no shard.checkpoint"
+        found.checkpoint_problem = NO_CHECKPOINT
     except Corruption as problem:
         found.checkpoint_problem = problem.what
     except NewerVersion as problem:
@@ -217,6 +219,6 @@ def _list_others(files: Files, folder: Path, found: ShardSurvey) -> None:
             if name.endswith(TEMPORARY_SUFFIX):
                 found.temporary.append(place / name)
             elif (place.name == "segments" and parse_segment_name(name) is None) or (
-                place.name == "wal" and WalName.parse(name) is None
+                place.name == "wal" and WalName.parse(name) is None and not name.startswith(SPARE_PREFIX)
             ):
                 found.strange.append(place / name)

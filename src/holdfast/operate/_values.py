@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -35,7 +36,7 @@ def value(thing: Any) -> Any:
         case None | bool() | int() | str():
             return thing
         case float():
-            return thing if thing == thing and abs(thing) != float("inf") else str(thing)
+            return thing if math.isfinite(thing) else str(thing)
         case bytes():
             return thing.hex()
         case Mapping():

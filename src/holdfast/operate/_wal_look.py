@@ -26,6 +26,7 @@ class WalLook:
     data: Any
     header: FileHeader | None = None
     problem: Corruption | None = None  # with the header; then there is no scan
+    spare: bool = False  # taken for a new file, but not yet written to: what it holds is of old
     scan: WalScan | None = None
     bundles: list[EncodedBundle] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # the checksums are right, and yet it makes no sense
@@ -50,8 +51,9 @@ class WalLook:
 def look_at_wal(files: Files, folder: Path, work: Work) -> list[WalLook]:
     """Every WAL file of a shard, oldest first.
 
-    All are mapped before the first is read: a writer that unlinks one meanwhile takes nothing from us. Raises
-    `FileNotFoundError` if one goes before that; then the caller begins anew.
+    A writer may retire files meanwhile, and write over them under another name: what is gone from the folder after
+    we have read it is left out, for segments hold all of it by then. Raises `FileNotFoundError` if a file goes before
+    it is mapped; then the caller begins anew.
     """
     looks = [WalLook(name, folder / str(name), files.map(folder / str(name))) for name in list_wal(files, folder)]
     for look in looks:
@@ -59,21 +61,37 @@ def look_at_wal(files: Files, folder: Path, work: Work) -> list[WalLook]:
     for look in looks:
         look_into(look)
         work.did(look.path.name, look.size)
+    still_there = set(list_wal(files, folder))
+    looks = [look for look in looks if look.name in still_there]
     limit_by_generation(looks)
     return looks
 
 
 def look_into(look: WalLook) -> None:
-    """Scan one file, and decode what it holds."""
+    """Scan one file, and decode what it holds.
+
+    A writer may be adding records. Marks behind the end of a scan say that the record there was durable, so it was
+    whole by the time that we saw the mark: then the scan goes on, as long as that gets it any further.
+    """
     try:
-        look.header = FileHeader.decode(look.data, look.path)
+        header = FileHeader.decode(look.data, look.path)
     except Corruption as problem:
         look.problem = problem
         return
-    look.scan = scan = WalScan(look.path, look.header)
-    look.bundles = scan.advance(look.data)
-    if look.bad is not None:
+    if (header.generation, header.first_offset) != look.name:
+        what = f"by its header this is generation {header.generation} from offset {header.first_offset} on"
+        look.problem = Corruption(look.path, 32, what)
+        look.spare = header.generation < look.name.generation
+        return
+    look.header = header
+    look.scan = scan = WalScan(look.path, header)
+    before = -1
+    while before < scan.position:
+        before = scan.position
+        look.bundles += scan.advance(look.data)
         scan.look_beyond(look.data)
+        if look.bad is None or scan.offset >= scan.synced:
+            break
     look.faults = faults_of(look.bundles)
 
 

@@ -67,7 +67,7 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def fingerprint(schema: pa.Schema) -> bytes:
-    """16 bytes that are equal for two schemas exactly when these are equal in everything, metadata included.
+    """16 bytes that two schemas share exactly when they are equal in everything, metadata included.
 
     The order of metadata keys does not count; the order of fields does. `InvalidBundle` for a type that this
     version does not know.

@@ -27,8 +27,7 @@ class Group:
     def images(self, compression: str | None, max_dictionary_size: int) -> Iterator[StreamImage]:
         """The streams of this group: one, or several when dictionaries outgrow what they may share.
 
-        A schema with a union is never compressed: pyarrow crashes when it compresses an empty union that it has
-        decoded before.
+        A schema with a union is not compressed: pyarrow crashes on an empty union that it decoded itself.
         """
         payloads = self.payloads
         if compression is not None and any(_has_union(field.type) for field in self.schema):

@@ -22,6 +22,7 @@ from pyarrow import ipc
 
 _MAGIC: Final = b"ARROW1"
 _HEAD: Final = b"ARROW1\0\0"
+SCHEMA_POSITION: Final = len(_HEAD)  # where the schema message begins
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 _CONTINUATION: Final = 0xFFFFFFFF
 _PREFIX: Final = struct.Struct("<Ii")  # of a message: continuation marker, length of its flatbuffer
@@ -89,7 +90,7 @@ def encode(schema: pa.Schema, batches: Sequence[pa.RecordBatch], compression: st
     first, end = positions[0], positions[-1] + lengths[-1]
     if len(blocks) != len(batches) or list(accumulate(lengths, initial=first))[:-1] != positions:
         raise UnexpectedLayout(f"{len(batches)} batches became {len(blocks)} messages, or these are not adjacent")
-    schema_length = len(_HEAD) + _PREFIX.size + _PREFIX.unpack_from(view, len(_HEAD))[1]
+    schema_length = SCHEMA_POSITION + _PREFIX.size + _PREFIX.unpack_from(view, SCHEMA_POSITION)[1]
     return StreamImage(
         [data],
         len(view),
@@ -112,7 +113,7 @@ def _template(schema: pa.Schema) -> tuple[bytes, bytes]:
     data = sink.getvalue().to_pybytes()
     footer = _footer(memoryview(data))
     head = data[: len(data) - _TAIL - len(footer) - len(_END_OF_STREAM)]
-    schema_end = len(_HEAD) + _PREFIX.size + _PREFIX.unpack_from(data, len(_HEAD))[1]
+    schema_end = SCHEMA_POSITION + _PREFIX.size + _PREFIX.unpack_from(data, SCHEMA_POSITION)[1]
     if (
         not data.startswith(_HEAD)
         or data[len(head) : len(head) + len(_END_OF_STREAM)] != _END_OF_STREAM

@@ -129,6 +129,11 @@ class SegmentReader:
                 read = readers[stream] = self._stream(stream).reader(columns, verify=verify)
             yield read(chunk)
 
+    def open_streams(self) -> None:
+        """Open every stream: schemas, dictionaries and footers are checked, chunks are not."""
+        for stream in range(len(self.streams)):
+            self._stream(stream).reader()
+
     def verify(self) -> list[Corruption]:
         """All damage in the file: every byte is checked, and every batch decoded. Empty if it is sound."""
         streams = map(self._stream, range(len(self.streams)))

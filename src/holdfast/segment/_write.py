@@ -125,8 +125,7 @@ def _signals(bundles: Sequence[EncodedBundle], signal: Signal) -> list[str]:
 def _opened(files: Files, temporary: Path, path: Path) -> SegmentInfo:
     """Step 4; the map is let go again on return, for some systems do not rename a mapped file."""
     reader = SegmentReader(files, temporary)
-    for stream in reader.streams:
-        reader.schema(stream)
+    reader.open_streams()
     return SegmentInfo(
         path,
         reader.segment_seq,

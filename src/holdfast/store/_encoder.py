@@ -48,7 +48,9 @@ class Encoder:
     def _encode_slot(self, name: str, batch: pa.RecordBatch) -> EncodedSlot:
         schema = batch.schema
         for known in self._known.get(name, ()):
-            if known.schema.equals(schema, check_metadata=True):
+            if known.schema.equals(schema, check_metadata=True) and (
+                known.kind is PayloadKind.MESSAGE or known.fingerprint == fingerprint(schema)
+            ):  # Arrow's comparison looks past field names inside dictionary values
                 break
         else:
             known = self._learn(name, schema)

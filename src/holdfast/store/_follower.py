@@ -19,7 +19,7 @@ from holdfast.store._recovery import TAIL
 from holdfast.store._segments import SegmentName, SegmentReaders, list_segments
 from holdfast.store._shard_checkpoint import ShardCheckpoint
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
-from holdfast.wal import FileHeader, Tail, WalName, WalScan, list_wal, read_tail
+from holdfast.wal import FILE_HEADER_BYTES, FileHeader, Tail, WalName, WalScan, list_wal, read_tail
 
 BUNDLES_AT_A_TIME: Final = 1024  # decoded from the WAL before the next look at the segments
 _ATTEMPTS: Final = 20  # each one lists everything anew: more often in a row the writer cannot overtake a reader
@@ -134,28 +134,35 @@ class _WalFollower:
         if scan.end is not None:  # as far as the map went: the file may have grown since
             self._data = self._files.map(path)
             bundles += scan.advance(self._data, stop)
-        if scan.end is not None and scan.end.bad is not None and scan.end.offset < durable:
-            raise Corruption(path, scan.end.position, f"{scan.end.bad}, yet offset {scan.end.offset} was durable")
+        if scan.end is not None and scan.end.offset < stop:
+            what = scan.end.bad or "no record begins here"
+            raise Corruption(path, scan.end.position, f"{what}, yet offset {scan.end.offset} was durable")
         return [bundle for bundle in bundles if bundle.offset >= position]
 
     def holes(self) -> list[tuple[int, int]]:
         return [(header.supersedes, header.first_offset) for _, header in self._headers]
 
     def _list(self, durable: int) -> None:
+        """A file whose header is not whole, or of an older file, is just being made, or a later one supersedes it."""
         known = dict(self._headers)
-        headers = []
-        for name in list_wal(self._files, self._folder):
+        headers: list[tuple[WalName, FileHeader]] = []
+        limit: int | None = None
+        for name in reversed(list_wal(self._files, self._folder)):
             header = known.get(name)
             if header is None:
                 path = self._folder / str(name)
                 try:
-                    header = FileHeader.decode(self._files.read(path, 0, 80), path)
+                    header = FileHeader.decode(self._files.read(path, 0, FILE_HEADER_BYTES), path)
+                    if (header.generation, header.first_offset) != name:
+                        raise Corruption(path, 32, "its header belongs to another file")
                 except Corruption:
-                    if durable > name.first_offset:
+                    superseded = limit is not None and limit <= name.first_offset
+                    if durable > name.first_offset and not superseded:
                         raise
-                    continue  # just being made: nothing in it is durable
+                    continue
             headers.append((name, header))
-        self._headers, self._listed_at = headers, durable
+            limit = header.supersedes if limit is None else min(limit, header.supersedes)
+        self._headers, self._listed_at = headers[::-1], durable
 
     def _find(self, position: int) -> tuple[WalName, FileHeader, int | None] | None:
         """The newest file that begins at or below `position`, and from where on a newer one counts."""

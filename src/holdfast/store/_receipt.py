@@ -81,11 +81,14 @@ class Receipt:
     def wait(self, timeout: float | None = None) -> Durability:
         """Block until the level asked for is reached, and return the level reached.
 
+        Without a timeout an idle caller commits in its own thread, which saves the hand-over to the committer's.
+
         Raises `WaitTimeout` (the bundle may still make it), or why it failed: then it was not stored durably.
         """
         group, level = self._group, self.level
         if group.reached < level:
-            self._leader.lead(group)
+            if timeout is None:  # a disk that hangs would hold the caller beyond any timeout
+                self._leader.lead(group)
             if group.reached < level and not group.wait(level, timeout):
                 raise WaitTimeout(
                     f"offset {self.offset} was not at level {level} within {timeout} s; it may still get there"

@@ -29,7 +29,7 @@ from holdfast.store._open_segment import OpenSegment
 from holdfast.store._segments import SegmentName, list_segments
 from holdfast.store._shard import ShardState
 from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
-from holdfast.wal import Replay, Tail, TailFile, WriteAheadLog, cut_torn_tail, read_tail, replay
+from holdfast.wal import Replay, Tail, TailFile, WriteAheadLog, cut_torn_tail, list_spares, list_wal, read_tail, replay
 from holdfast.wal._replay import Progress
 
 LOCK: Final = "LOCK"
@@ -65,6 +65,8 @@ def recover(
     progress: Progress | None = None,
 ) -> ShardState:
     """Steps 1 to 5 above; the caller holds the lock."""
+    for place in (folder / "wal", folder / "segments"):
+        files.make_folder(place)
     _sweep_temporary(files, folder)
     checkpoint = ShardCheckpoint.read(files, folder)
     segments = list_segments(files, folder / "segments")
@@ -76,12 +78,12 @@ def recover(
         start=start, tail_durable=tail.durable, lost=checkpoint.lost, progress=progress,
     )  # fmt: skip
     next_seq = max(next_seq, found.next_segment_seq, checkpoint.next_segment_seq)
-    next_offset = max(found.highest, checkpoint.next_offset)
+    next_offset = max(found.highest, checkpoint.next_offset, *(end for _, end in checkpoint.lost), 0)
     checkpoint = _settle(files, folder, checkpoint, found, next_offset, next_seq)
     log = WriteAheadLog(
         files, folder / "wal", checkpoint.shard_id,
         file_size=settings.wal.file_size, clock=clock, ids=ids,
-        next_generation=found.next_generation, earlier=found.log_files,
+        next_generation=found.next_generation, spares=list_spares(files, folder / "wal"), earlier=found.log_files,
     )  # fmt: skip
     _write_again(log, found)
     if next_offset > found.end:
@@ -114,7 +116,7 @@ def _sealed(files: Files, folder: Path, segments: list[SegmentName], checkpoint:
     """Up to where segments reach, and the lowest segment number that is free."""
     if not segments:
         return checkpoint.trimmed, 0
-    files.sync_folder(folder / "segments")  # a crash may have come between a rename and this
+    _publish_again(files, folder, segments[-1])
     last = SegmentReader(files, folder / "segments" / str(segments[-1]))
     if last.shard_id != checkpoint.shard_id:
         raise Corruption(
@@ -122,6 +124,21 @@ def _sealed(files: Files, folder: Path, segments: list[SegmentName], checkpoint:
             f"belongs to shard {last.shard_id.hex()}, not to this one ({checkpoint.shard_id.hex()})",
         )  # fmt: skip
     return last.end_offset, segments[-1].segment_seq + 1
+
+
+def _publish_again(files: Files, folder: Path, last: SegmentName) -> None:
+    """Make the last segment's name durable: its writer may have died before that, or been told that it failed.
+
+    A folder whose sync failed once may never make that name durable, so the segment is renamed anew. While the WAL
+    still holds its bundles that is safe; once it does not, the name was durable before.
+    """
+    wal = list_wal(files, folder / "wal")
+    if any(name.first_offset <= last.first_offset for name in wal):
+        path = folder / "segments" / str(last)
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        files.rename(path, temporary)
+        files.rename(temporary, path)
+        files.sync_folder(folder / "segments")
 
 
 def _tail(files: Files, folder: Path) -> Tail:

@@ -37,6 +37,8 @@ class Sealer:
     def add(self, shard: Shard) -> None:
         with self._wake:
             self._shards.append(shard)
+            if shard.has_work:
+                self._due.append(shard)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="holdfast seal", daemon=True)
                 self._thread.start()
@@ -45,7 +47,7 @@ class Sealer:
     def due(self, shard: Shard) -> None:
         """This shard has a full segment."""
         with self._wake:
-            if shard not in self._due:
+            if shard in self._shards and shard not in self._due:
                 self._due.append(shard)
             self._wake.notify()
 
@@ -104,7 +106,7 @@ class Sealer:
         if self._attempt(shard, shard.seal_next):
             with self._wake:
                 self._retry_at.pop(shard, None)
-                if not shard.has_full_segments and shard in self._due:
+                if not shard.has_work and shard in self._due:
                     self._due.remove(shard)
 
     def _attempt(self, shard: Shard, action: Callable[[], object]) -> bool:

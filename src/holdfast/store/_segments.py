@@ -7,6 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.errors import Corruption
 from holdfast.files import Files
 from holdfast.segment import SegmentReader, parse_segment_name, segment_name
 
@@ -45,6 +46,9 @@ class SegmentReaders:
                 self._open.move_to_end(name)
                 return reader
         reader = SegmentReader(self._files, self._folder / str(name))
+        if (reader.segment_seq, reader.first_offset) != name:
+            what = f"by its header this is segment {reader.segment_seq} from offset {reader.first_offset} on"
+            raise Corruption(reader.path, 16, what)
         with self._lock:
             self._open[name] = reader
             while len(self._open) > OPEN_READERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -27,8 +28,7 @@ from holdfast.store._segments import SegmentName, SegmentReaders
 from holdfast.store._shard_checkpoint import ShardCheckpoint
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
 from holdfast.store._topic_state import TopicState
-from holdfast.wal import TailFile, WriteAheadLog
-from holdfast.wal._log import LogFile
+from holdfast.wal import LogFile, TailFile, WriteAheadLog
 
 MAX_UNSEALED_SEGMENTS = 3  # full ones waiting for their file; with the open one, four times the target size in memory
 _log = structlog.get_logger("holdfast.store")
@@ -107,6 +107,8 @@ class Shard:
         self._seal_lock = threading.Lock()  # one sealing or truncation at a time
         self._checkpoint_dirty = False
         self._seal_problem: Exception | None = None
+        self._unretired = False  # WAL files that nobody needs could not be deleted
+        self._closed = False
 
         self._planner = Planner(settings.segment, state.next_segment_seq)
         if self._open is not None:
@@ -213,8 +215,9 @@ class Shard:
         return None if segment is None else segment.opened + self.settings.segment.max_open_duration
 
     @property
-    def has_full_segments(self) -> bool:
-        return bool(self._full)
+    def has_work(self) -> bool:
+        """Is there anything for the sealer?"""
+        return bool(self._full) or self._unretired
 
     def roll(self) -> None:
         """Make what is open full, so that it is sealed next."""
@@ -227,15 +230,23 @@ class Shard:
     def seal_next(self) -> bool:
         """Write the oldest full segment into its file. False when there is none; raises `OSError` and keeps it all.
 
+        After `close` it does nothing: the folder may have another writer by then.
+
         1. Write, sync and rename the segment; sync its folder.   A crash before: the WAL still has every bundle.
         2. Show the file to readers in place of the bundles.
         3. Unlink the WAL files that segments cover.              A crash before: they are found to be covered.
         """
         with self._seal_lock:
+            if self._closed:
+                return False
             with self._view:
-                if not self._full:
-                    return False
-                segment = self._full[0]
+                segment = self._full[0] if self._full else None
+            if segment is None:
+                if self._unretired:
+                    self._retire()
+                    if self._unretired:
+                        raise OSError(errno.EBUSY, "WAL files could not be deleted")
+                return False
             try:
                 name = self._write_segment(segment)
             except Exception as problem:
@@ -275,6 +286,8 @@ class Shard:
             with self._view:
                 dirty, self._checkpoint_dirty = self._checkpoint_dirty, False
                 checkpoint, below = self._checkpoint, max(self._sealed, self._checkpoint.trimmed)
+            if below >= self._durable and self._wal.size > self.settings.wal.max_size:
+                self._wal.finish_file()  # even the current file must go
             retired = self._wal.take_retired(below)
         failed: list[LogFile] = []
         try:
@@ -285,8 +298,7 @@ class Shard:
             failed, retired = retired, []
         for file in retired:
             try:
-                with contextlib.suppress(FileNotFoundError):
-                    self._files.unlink(self.folder / "wal" / str(file.name))
+                self._wal.discard(file)
             except OSError as problem:
                 _log.warning(
                     "WAL file could not be deleted; tried again later",
@@ -295,8 +307,10 @@ class Shard:
                 )
                 failed.append(file)
         with self._committer.commit_lock:
+            self._unretired = bool(failed)
             if failed:
                 self._wal.put_back(failed)
+                self._sealer.due(self)
             self._limit_backlog()
 
     # -- read ---------------------------------------------------------------------------------------------------
@@ -430,8 +444,11 @@ class Shard:
                     pass
             except OSError as problem:
                 _log.warning("not everything could be sealed; the WAL keeps it", shard=self.name, error=str(problem))
-            self._close_files()
+            with self._seal_lock:
+                self._close_files()
         finally:
+            with self._seal_lock:
+                self._closed = True
             self._lock.release()
 
     def _close_files(self) -> None:
@@ -439,6 +456,7 @@ class Shard:
             with self._committer.commit_lock:
                 self._wal.finish_file()
             self._retire()
+            self._wal.drop_spares()
         with contextlib.suppress(OSError):
             self._tail.close()
         self._readers.close()

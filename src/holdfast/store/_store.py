@@ -14,8 +14,8 @@ import structlog
 
 from holdfast.clock import Clock, Ids, SystemClock, SystemIds
 from holdfast.config import StoreSettings
-from holdfast.errors import Closed, Corruption, NotAStore, UnknownTopic
-from holdfast.files import Files, SystemFiles
+from holdfast.errors import Closed, Corruption, InvalidPosition, NotAStore, UnknownTopic
+from holdfast.files import TEMPORARY_SUFFIX, Files, SystemFiles
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.names import validate_topic
 from holdfast.store._sealer import Sealer
@@ -24,6 +24,8 @@ from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState
 from holdfast.wal._replay import Progress
 
 STORE_CHECKPOINT: Final = "store.checkpoint"
+STORE_LOCK: Final = "store.lock"
+MAX_SHARDS: Final = 10_000  # of a topic: as many as four digits name
 PROGRESS_SECONDS: Final = 2.0  # recovery that takes longer says how far it is
 _log = structlog.get_logger("holdfast.store")
 
@@ -87,6 +89,8 @@ class Store:
         `shard` insists on that shard for appending; by default the first free one is taken, or a new one made.
         """
         namespace, short = validate_topic(name)
+        if shard is not None and (type(shard) is not int or not 0 <= shard < MAX_SHARDS):
+            raise InvalidPosition(f"shard {shard!r} of {name}: a shard is a number from 0 to {MAX_SHARDS - 1}")
         with self._lock:
             if self._closed:
                 raise Closed(f"the store {self.path} is closed; open it again")
@@ -180,12 +184,16 @@ def _identify(files: Files, folder: Path, ids: Ids, *, create: bool) -> str:
             f"there is no store at {folder}: no {STORE_CHECKPOINT} in it; check the path, or open it for writing once"
         )
     present = files.list(folder) if files.is_folder(folder) else []
-    if any(not name.endswith(".tmp") for name in present):
+    if any(name != STORE_LOCK and not name.endswith(TEMPORARY_SUFFIX) for name in present):
         raise NotAStore(
             f"{folder} holds other things ({', '.join(present[:3])}) and no {STORE_CHECKPOINT}: "
             "not a store; choose an empty or a new folder"
         )
     files.make_folder(folder)
-    store_id = ids.random_bytes(16).hex()
-    write_checkpoint(files, checkpoint, {"kind": "store", "id": store_id})
-    return store_id
+    lock = files.lock(folder / STORE_LOCK, note="", wait=True)  # another process may be making it too
+    try:
+        if not files.exists(checkpoint):
+            write_checkpoint(files, checkpoint, {"kind": "store", "id": ids.random_bytes(16).hex()})
+    finally:
+        lock.release()
+    return _identify(files, folder, ids, create=False)

@@ -16,7 +16,7 @@ from holdfast.clock import Clock, Ids
 from holdfast.config import BufferSettings
 from holdfast.config.settings import level_of
 from holdfast.durability import Durability
-from holdfast.errors import Closed, DiskFull, InvalidPosition, ReadOnly, ShardTaken
+from holdfast.errors import Closed, DiskFault, DiskFull, HoldfastError, InvalidPosition, ReadOnly, ShardTaken
 from holdfast.files import Files
 from holdfast.store._encoder import Encoder
 from holdfast.store._follower import ShardFollower
@@ -89,10 +89,11 @@ class Topic:
         """
         record = RecordBundle.of(bundle, attributes)
         level = None if durability is None else level_of(durability)
-        own = self._own
-        if own is None or self._closed:
-            own = self._claim()
-        slots = self._encoder.encode(record.slots)
+        own = self._own or self._claim()
+        try:
+            slots = self._encoder.encode(record.slots)
+        except OSError as problem:  # a new slot or schema could not be written down
+            raise disk_error(problem, self.name) from problem
         return own.append(slots, encode_attributes(record.attributes), record.event_time, level, timeout)
 
     def flush(self) -> None:
@@ -103,9 +104,12 @@ class Topic:
     def seal(self) -> None:
         """Seal the open segment of this process's shard now, and wait for it."""
         own = self._claim()
-        own.roll()
-        while own.seal_next():
-            pass
+        try:
+            own.roll()
+            while own.seal_next():
+                pass
+        except OSError as problem:
+            raise disk_error(problem, own.name) from problem
 
     def truncate(self, before: Position) -> dict[int, int]:
         """Delete everything below `before` in the shard that this process owns; where it starts now.
@@ -119,7 +123,10 @@ class Topic:
                 raise ShardTaken(
                     f"shard {number} of {self.name} is not this process's (that is {own.number}): ask its writer"
                 )
-        return {number: own.truncate(offset) for number, offset in wanted.items()}
+        try:
+            return {number: own.truncate(offset) for number, offset in wanted.items()}
+        except OSError as problem:
+            raise disk_error(problem, own.name) from problem
 
     # -- read ---------------------------------------------------------------------------------------------------
 
@@ -158,10 +165,12 @@ class Topic:
 
     def schema(self, slot: str) -> pa.Schema:
         """The union of all columns that a slot ever held, each with the widest type."""
+        self._look()
         return self._state.schema(slot)
 
     def slots(self) -> dict[str, int]:
         """The slots by name, with their numbers."""
+        self._look()
         self._state.reload()
         return dict(self._state.slots.names)
 
@@ -185,6 +194,8 @@ class Topic:
 
     def _look(self) -> None:
         """Before the first read: what a crashed writer left is made whole, so that all of it can be read."""
+        if self._closed:
+            raise Closed(f"topic {self.name} is closed; open the store again")
         if self._looked or self._sealer is None:
             return
         with self._claim_lock:
@@ -207,7 +218,7 @@ class Topic:
             if own is None:
                 own = shard
             else:
-                shard.close()
+                self._let_go(shard)
         return own
 
     def _make(self) -> Shard:
@@ -218,6 +229,8 @@ class Topic:
             if number not in existing:
                 create_shard(self._files, shard_folder(self._folder, number), self._ids)
             return self._open(number)
+        except OSError as problem:
+            raise disk_error(problem, self.name) from problem
         finally:
             lock.release()
 
@@ -235,15 +248,10 @@ class Topic:
                 name=name, sealer=self._sealer,
             )  # fmt: skip
             shard.begin()
-        except OSError as problem:
+        except BaseException as problem:
             lock.release()
-            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(
-                    f"{name}: opening it for writing needs a little room: {problem}; free some space"
-                ) from problem
-            raise
-        except BaseException:
-            lock.release()
+            if isinstance(problem, OSError):
+                raise disk_error(problem, name) from problem
             raise
         self._sealer.add(shard)
         return shard
@@ -300,6 +308,16 @@ class Topic:
                 follower.close()
             self._followers.clear()
         if own is not None:
-            if self._sealer is not None:
-                self._sealer.remove(own)
-            own.close()
+            self._let_go(own)
+
+    def _let_go(self, shard: Shard) -> None:
+        if self._sealer is not None:
+            self._sealer.remove(shard)
+        shard.close()
+
+
+def disk_error(problem: OSError, where: str) -> HoldfastError:
+    """What a caller is told when the system refuses: no room, or something else."""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{where}: {problem}; free some space")
+    return DiskFault(f"{where}: {problem}; nothing was changed: try again when the disk is well")

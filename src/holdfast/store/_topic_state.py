@@ -33,6 +33,7 @@ class TopicState:
         self.slots = SlotTable()
         self.schema_count = 0  # how often the merged schemas changed
         self._merged: dict[int, pa.Schema] = {}
+        self._durable = False  # is what we know known to be durable?
         self.reload()
 
     @classmethod
@@ -54,6 +55,7 @@ class TopicState:
     def reload(self) -> None:
         path = self._folder / TOPIC_CHECKPOINT
         document = read_checkpoint(self._files, path)
+        self._durable = False
         try:
             self.slots = SlotTable.from_document(document["slots"])
             self._merged = {int(slot): _decode_schema(text) for slot, text in document["schemas"].items()}
@@ -62,17 +64,19 @@ class TopicState:
             raise Corruption(path, 20, f"not a topic's checkpoint: {problem!r}") from None
 
     def admit(self, name: str, schema: pa.Schema) -> int:
-        """The number of slot `name`, known to hold `schema` from now on; durable on return."""
+        """The number of slot `name`, known to hold `schema` from now on; durable on return.
+
+        What another process wrote, or what a failed write of ours left, may not be durable although it can be read:
+        so whatever this process has not itself made durable it writes again before it relies on it.
+        """
         with self._mutex:
-            if self._knows(name, schema):
-                return self.slots.number(name)
-            lock = self.lock()
-            try:
-                self.reload()
-                if not self._knows(name, schema):
-                    self._add(name, schema)
-            finally:
-                lock.release()
+            if not (self._durable and self._knows(name, schema)):
+                lock = self.lock()
+                try:
+                    self.reload()
+                    self._write(*self._with(name, schema))
+                finally:
+                    lock.release()
             return self.slots.number(name)
 
     def _knows(self, name: str, schema: pa.Schema) -> bool:
@@ -81,14 +85,20 @@ class TopicState:
         merged = self._merged.get(self.slots.number(name))
         return merged is not None and widest([merged, schema]).equals(merged, check_metadata=True)
 
-    def _add(self, name: str, schema: pa.Schema) -> None:
+    def _with(self, name: str, schema: pa.Schema) -> tuple[SlotTable, dict[int, pa.Schema], int]:
+        """Slot table, merged schemas and their count once `name` holds `schema`; as they are if it does."""
+        if self._knows(name, schema):
+            return self.slots, self._merged, self.schema_count
         slots = self.slots.with_name(name)
         number = slots.number(name)
         merged = dict(self._merged)
         merged[number] = widest([merged[number], schema] if number in merged else [schema])
-        _write(self._files, self._folder, slots, merged, self.schema_count + 1)
-        self.slots, self._merged = slots, merged
-        self.schema_count += 1
+        return slots, merged, self.schema_count + 1
+
+    def _write(self, slots: SlotTable, merged: dict[int, pa.Schema], count: int) -> None:
+        _write(self._files, self._folder, slots, merged, count)
+        self.slots, self._merged, self.schema_count = slots, merged, count
+        self._durable = True
 
     def slot_name(self, number: int) -> str:
         """Raises `UnknownSlot` only if the checkpoint on disk lacks it too."""

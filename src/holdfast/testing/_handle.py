@@ -67,6 +67,9 @@ class SimulatedFile:
             if size > self._node.seen.size + self._files._room():
                 raise no_space(self._path)
 
+    def rewind(self) -> None:
+        self._end = 0
+
     def truncate(self, size: int) -> None:
         with self._files._call("truncate", self._path):
             self._check_open()

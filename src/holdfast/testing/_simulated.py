@@ -138,6 +138,10 @@ class SimulatedFiles:
         with self._call("open", path):
             return SimulatedFile(self, path, self._file(path))
 
+    def open_mapped(self, path: Path) -> SimulatedFile:
+        """As `open`: here both kinds of handle come to the same."""
+        return self.open(path)
+
     def read(self, path: Path, start: int = 0, length: int | None = None) -> bytes:
         with self._call("read", path):
             if start < 0:

@@ -7,11 +7,12 @@ A file is an 80-byte header, then records. All numbers are little-endian; every 
 
     file header                                        record: prefix, 48 bytes
      0  8s   magic "HFWAL\\r\\n\\0"                        0  4s   magic: "HFrs" schema, "HFrb" bundle
-     8  u16  version                                    4  u32  crc32c of the rest of the header, seeded with the salt
-    10  u16  0                                          8  u32  header length, this prefix included
-    12  u32  salt, random                              12  u16  slots; u16 flags (1: has an event time)
-    16  16s  shard id                                  16  u64  payload length
-    32  u64  generation                                24  u64  position of this record in its file
+     8  u16  version                                    4  u32  the file's salt
+    10  u16  0                                          8  u32  crc32c of the header from byte 12 on
+    12  u32  salt, random                              12  u32  header length, this prefix included
+    16  16s  shard id                                  16  u16  slots;  u16 flags (1: has an event time)
+    32  u64  generation                                20  u32  payload length
+                                                       24  u64  position of this record in its file
     40  u64  first offset                              32  u64  offset (of a schema: of the next bundle)
     48  u64  next segment_seq                          40  u64  synced: every offset below it was durable
     56  u64  supersedes: offsets from here on in              when this record was written
@@ -33,8 +34,10 @@ A file is an 80-byte header, then records. All numbers are little-endian; every 
 
 Each file repeats the schemas that its bundles need, before the first bundle that needs one.
 
-The salt keeps bytes that look like records (a WAL file stored as somebody's payload, or what a disk block held
-before) from being taken for one; the position does the same for a record that was written to the wrong place.
+A file that is no longer needed is kept as a spare and written over: a sync that changes no metadata takes half the
+time. So what follows the last record may be anything. The salt tells what is of this file from what was there
+before, and from bytes that only look like records (a WAL file stored as somebody's payload); the position does the
+same for a record that was written to the wrong place. Records end where no record with this file's salt begins.
 
 A torn tail is told apart from damage by the synced marks: whatever is bad at or above every mark, and above what
 the `tail` file says, was never acknowledged. Whatever is bad below is corruption, and is reported, not cut.
@@ -49,15 +52,17 @@ _tail.py     the `tail` file: how far other processes may read (format drawn the
 """
 
 from holdfast.wal._encode import encode_bundle
-from holdfast.wal._format import FileHeader, WalName, list_wal
-from holdfast.wal._log import WriteAheadLog
+from holdfast.wal._format import FILE_HEADER_BYTES, FileHeader, WalName, list_wal
+from holdfast.wal._log import LogFile, WriteAheadLog, list_spares
 from holdfast.wal._repair import cut_torn_tail
 from holdfast.wal._replay import Replay, TornTail, replay
 from holdfast.wal._scan import ScanEnd, WalScan, scan_file
 from holdfast.wal._tail import Tail, TailFile, read_tail
 
 __all__ = [
+    "FILE_HEADER_BYTES",
     "FileHeader",
+    "LogFile",
     "Replay",
     "ScanEnd",
     "Tail",
@@ -68,6 +73,7 @@ __all__ = [
     "WriteAheadLog",
     "cut_torn_tail",
     "encode_bundle",
+    "list_spares",
     "list_wal",
     "read_tail",
     "replay",

@@ -77,4 +77,4 @@ def _seal(
     salt: int,
 ) -> bytes:
     checked = PREFIX_CHECKED.pack(length, slots, flags, size, position, offset, synced) + rest
-    return PREFIX_START.pack(magic, _crc(checked, salt)) + checked
+    return PREFIX_START.pack(magic, salt, _crc(checked)) + checked

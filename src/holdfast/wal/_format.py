@@ -21,9 +21,9 @@ HAS_EVENT_TIME: Final = 1
 
 FILE_HEADER: Final = struct.Struct("<8sHHI16sQQQQqI")
 FILE_HEADER_BYTES: Final = FILE_HEADER.size + 4
-PREFIX: Final = struct.Struct("<4sIIHHQQQQ")
-PREFIX_START: Final = struct.Struct("<4sI")  # magic and checksum; the checksum covers everything after them
-PREFIX_CHECKED: Final = struct.Struct("<IHHQQQQ")
+PREFIX: Final = struct.Struct("<4sIIIHHIQQQ")
+PREFIX_START: Final = struct.Struct("<4sII")  # magic, salt, checksum; the checksum covers everything after it
+PREFIX_CHECKED: Final = struct.Struct("<IHHIQQQ")
 SCHEMA_REST: Final = struct.Struct("<16sII")
 BUNDLE_REST: Final = struct.Struct("<QIIqqq")
 SLOT: Final = struct.Struct("<HBBIQQ16s")

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdfast.clock import Clock, Ids
 from holdfast.encoded import ALIGNMENT, EncodedBundle
 from holdfast.files import Files, WritableFile
 from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema, schema_message
 from holdfast.wal._format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
+
+FIRST_RESERVATION_BYTES: Final = 1 << 20
+MAX_SPARES: Final = 2  # one in use soon, one behind it; each as large as a WAL file
+SPARE_PREFIX: Final = "spare-"
+
+
+def list_spares(files: Files, folder: Path) -> list[str]:
+    return [name for name in files.list(folder) if name.startswith(SPARE_PREFIX)]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +48,15 @@ class WriteAheadLog:
         ids: Ids,
         next_generation: int,
         earlier: Iterable[LogFile] = (),
+        spares: Iterable[str] = (),
     ) -> None:
         self._files, self._folder, self._shard_id = files, folder, shard_id
         self._file_size, self._clock, self._ids = file_size, clock, ids
         self._next_generation = next_generation
         self._log_files = list(earlier)  # oldest first; the last one is the current one while `_current` is set
+        self._spares = deque(spares)  # names of files that may be written over
         self._current: WritableFile | None = None
+        self._reserved = 0
         self._salt = 0
         self._position = 0
         self._fingerprints: set[bytes] = set()
@@ -96,6 +108,7 @@ class WriteAheadLog:
 
     def _flush(self, buffers: list[Any]) -> None:
         if buffers and self._current is not None:
+            self._reserve(self._current, self._position)
             self._current.append(buffers)
             self._log_files[-1].size = self._position
 
@@ -113,15 +126,37 @@ class WriteAheadLog:
         header = FileHeader(
             salt, self._shard_id, name.generation, first_offset, segment_seq, supersedes, self._clock.now_ns()
         )
-        file = self._files.create(self._folder / str(name))
+        file = self._open_next(name)
         self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES))
-        self._current, self._entry_synced = file, False
+        self._current = file
         self._salt, self._position = salt, FILE_HEADER_BYTES
         self._fingerprints.clear()
-        with contextlib.suppress(OSError):  # only speed: the writes themselves will say if there is no room
-            file.preallocate(self._file_size)
         file.append([header.encode()])
-        self._supersedes = None
+
+    def _open_next(self, name: WalName) -> WritableFile:
+        """A new file, or a spare one. A spare gets its new name durably before it is written over: so after a crash
+        no name of old stands over new content."""
+        path = self._folder / str(name)
+        try:
+            spare = self._spares.popleft()
+        except IndexError:
+            self._entry_synced, self._reserved = False, 0
+            return self._files.create(path)
+        self._files.rename(self._folder / spare, path)
+        self._files.sync_folder(self._folder)
+        self._entry_synced = True
+        file = self._files.open(path)
+        file.rewind()
+        self._reserved = self._file_size
+        return file
+
+    def _reserve(self, file: WritableFile, end: int) -> None:
+        """Room for what comes next, in growing steps: a small topic does not take a whole file's room."""
+        if end <= self._reserved:
+            return
+        self._reserved = max(end, min(self._file_size, max(4 * self._reserved, FIRST_RESERVATION_BYTES)))
+        with contextlib.suppress(OSError):  # only speed: the writes themselves will say if there is no room
+            file.preallocate(self._reserved)
 
     def sync(self) -> None:
         """On return all that was written is durable, names included. Raises `OSError`: then it may never be."""
@@ -130,6 +165,7 @@ class WriteAheadLog:
             if not self._entry_synced:
                 self._files.sync_folder(self._folder)
                 self._entry_synced = True
+            self._supersedes = None  # only now: a header that was not synced supersedes nothing
 
     def supersede(self, offset: int) -> None:
         """Leave the current file as it is; the next one voids what this and older ones hold from `offset` on."""
@@ -140,6 +176,18 @@ class WriteAheadLog:
         self._supersedes = offset if self._supersedes is None else min(offset, self._supersedes)
         for file in self._log_files:
             file.end = max(file.name.first_offset, min(file.end, offset))
+        if self._log_files and self._log_files[-1].name.first_offset >= self._supersedes:
+            self._forget_last()
+
+    def _forget_last(self) -> None:
+        """Unlink the last file, in which nothing counts, so that retries on a full disk do not fill the folder."""
+        try:
+            self._files.unlink(self._folder / str(self._log_files[-1].name))
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return  # superseded all the same, and retired later
+        self._log_files.pop()
 
     def take_retired(self, below: int) -> list[LogFile]:
         """Forget the files that hold nothing from offset `below` on, for the caller to unlink; never the current one.
@@ -150,6 +198,26 @@ class WriteAheadLog:
         retired = [file for file in self._log_files if file is not current and file.end <= below]
         self._log_files = [file for file in self._log_files if file not in retired]
         return retired
+
+    def discard(self, file: LogFile) -> None:
+        """Keep a retired file as a spare if one is wanted and it is worth it, else unlink it. Any thread may call.
+
+        Raises `OSError`; a file that is gone already is fine.
+        """
+        path = self._folder / str(file.name)
+        if len(self._spares) < MAX_SPARES and file.size >= self._file_size // 2:
+            spare = f"{SPARE_PREFIX}{file.name.generation:010d}"
+            self._files.rename(path, self._folder / spare)
+            self._spares.append(spare)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(path)
+
+    def drop_spares(self) -> None:
+        """Unlink the spares: the room is needed elsewhere, or the shard closes. Any thread may call."""
+        while self._spares:
+            with contextlib.suppress(IndexError, FileNotFoundError):
+                self._files.unlink(self._folder / self._spares.popleft())
 
     def put_back(self, files: Iterable[LogFile]) -> None:
         """Remember files again that could not be unlinked."""

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.files import Files, replace_file
 from holdfast.wal._replay import TornTail
 
-KEPT_COPIES: Final = 16  # a crash leaves at most one tail; older copies than this make room for new ones
+KEPT_COPIES: Final = 8  # a crash leaves at most one tail; older copies than this make room for new ones
 _SUFFIX: Final = ".torn"
 
 

@@ -50,6 +50,7 @@ class _File:
     header: FileHeader | None
     problem: Corruption | None
     limit: int | None = None  # from here on, a later generation counts
+    spare: bool = False  # taken for a new file, but not yet written to
 
 
 def replay(
@@ -101,7 +102,8 @@ def _open(files: Files, folder: Path, name: WalName, shard_id: bytes) -> _File:
     if header.shard_id != shard_id:
         raise Corruption(path, 16, f"belongs to shard {header.shard_id.hex()}, not to this one ({shard_id.hex()})")
     if (header.generation, header.first_offset) != name:
-        raise Corruption(path, 32, f"its header says {header.generation}, {header.first_offset}: it was renamed")
+        what = f"by its header this is generation {header.generation} from offset {header.first_offset} on"
+        return _File(name, path, data, None, Corruption(path, 32, what), spare=header.generation < name.generation)
     return _File(name, path, data, header, None)
 
 
@@ -123,7 +125,7 @@ def _scan(
         if file.header is not None and (file.limit is None or file.limit > start):
             scan = WalScan(file.path, file.header)
             bundles = scan.advance(file.data, file.limit)
-            if scan.end is not None and scan.end.bad is not None:
+            if scan.end is not None:
                 scan.look_beyond(file.data)
             result.durable = max(result.durable, scan.synced)
             result.highest = max(result.highest, scan.highest_offset + 1)
@@ -143,7 +145,8 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
         superseded = file.limit is not None and file.limit <= first
         if not superseded and result.durable > first:
             raise file.problem
-        result.torn.append(TornTail(file.path, 0, file.problem.what))
+        if not file.spare:
+            result.torn.append(TornTail(file.path, 0, file.problem.what))
         result.log_files.append(LogFile(file.name, first, size))
         return
     if scanned is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,12 +29,12 @@ from holdfast.wal._format import (
 
 _crc = crc32c.crc32c
 _KINDS: Final = {int(kind): kind for kind in PayloadKind}
-_ZERO_STEP: Final = 1 << 16
+PREFIX_MARK: Final = 8  # magic and salt
 
 
 @dataclass(frozen=True, slots=True)
 class ScanEnd:
-    """Where a scan stopped: cleanly (nothing but zeros follow), or at a record that is `bad` for this reason."""
+    """Where a scan stopped: cleanly (no record of this file begins here), or at one that is `bad` for this reason."""
 
     position: int
     offset: int  # of the bundle that should have come next
@@ -58,6 +59,8 @@ class WalScan:
         )  # of any record header that is whole, also one whose payload is not
         self.next_segment_seq = header.next_segment_seq
         self.end: ScanEnd | None = None
+        salt = struct.pack("<I", header.salt)
+        self._marks = (BUNDLE_MAGIC + salt, SCHEMA_MAGIC + salt)
         self._schemas: dict[bytes, pa.Schema] = {}
 
     def advance(self, data: Any, until: int | None = None) -> list[EncodedBundle]:
@@ -66,32 +69,30 @@ class WalScan:
         view = memoryview(data)
         self.end = None
         while until is None or self.offset < until:
-            if view.nbytes - self.position < PREFIX.size:
-                self._stop(view, "the file ends within a record's header" if self.position < view.nbytes else None)
-                break
             try:
+                if not self._record_begins(view):
+                    self.end = ScanEnd(self.position, self.offset)
+                    break
                 bundle = self._record(data, view)
             except _Bad as reason:
-                self._stop(view, str(reason))
+                self.end = ScanEnd(self.position, self.offset, str(reason))
                 break
             if bundle is not None:
                 bundles.append(bundle)
         return bundles
 
-    def _stop(self, view: memoryview, bad: str | None) -> None:
-        if bad is not None and _all_zero(view[self.position :]):
-            bad = None
-        self.end = ScanEnd(self.position, self.offset, bad)
+    def _record_begins(self, view: memoryview) -> bool:
+        return bytes(view[self.position : self.position + PREFIX_MARK]) in self._marks
 
     def _record(self, data: Any, view: memoryview) -> EncodedBundle | None:
         start = self.position
-        magic, checksum, length, slots, flags, size, position, offset, synced = PREFIX.unpack_from(view, start)
-        if magic not in (BUNDLE_MAGIC, SCHEMA_MAGIC):
-            raise _Bad(f"no record begins here: found {bytes(magic)!r}")
+        if view.nbytes - start < PREFIX.size:
+            raise _Bad("the file ends within a record's header")
+        magic, _, checksum, length, slots, flags, size, position, offset, synced = PREFIX.unpack_from(view, start)
         least = BUNDLE_FIXED_BYTES + SLOT.size * slots if magic == BUNDLE_MAGIC else SCHEMA_HEADER_BYTES
         if length < least or length % ALIGNMENT or start + length > view.nbytes:
             raise _Bad(f"a record header of impossible length {length}")
-        found = _crc(view[start + CHECKED_FROM : start + length], self.header.salt)
+        found = _crc(view[start + CHECKED_FROM : start + length])
         if found != checksum:
             raise _Bad(f"record header fails its checksum: found {found:#010x}, expected {checksum:#010x}")
         if position != start:
@@ -99,13 +100,12 @@ class WalScan:
         if offset != self.offset:
             raise _Bad(f"offset {offset} where {self.offset} should be")
         self.synced = max(self.synced, synced)
+        self._seen(magic, offset)
         payload = start + length
         if payload + size > view.nbytes:
-            self._seen(magic, offset)
             raise _Bad(f"the file ends {payload + size - view.nbytes} bytes before the record of offset {offset} does")
         bundle = None
         if magic == BUNDLE_MAGIC:
-            self._seen(magic, offset)
             bundle = self._bundle(data, view, start, payload, slots, flags, size, offset)
             self.offset += 1
             self.next_segment_seq = max(self.next_segment_seq, bundle.segment_seq)
@@ -167,29 +167,29 @@ class WalScan:
         self._schemas[fingerprint] = ipc.read_schema(message)
 
     def look_beyond(self, data: Any) -> None:
-        """Search what follows a bad record for whole record headers: their marks and offsets count too."""
+        """Search what follows the end for whole record headers of this file: their marks and offsets count too.
+
+        If there are any, the scan did not end where the writer did, and the end is bad.
+        """
         rest = bytes(memoryview(data)[self.position :])
-        at = rest.find(b"HFr", 1)
+        salt = self._marks[0][4:]
+        at = rest.find(salt, 4 + 1)
         while at >= 0:
-            if (self.position + at) % ALIGNMENT == 0 and len(rest) - at >= PREFIX.size:
-                self._consider(rest, at)
-            at = rest.find(b"HFr", at + 1)
+            if self._consider(rest, at - 4) and self.end is not None and self.end.bad is None:
+                self.end = replace(self.end, bad="no record begins here, yet others follow")
+            at = rest.find(salt, at + 1)
 
-    def _consider(self, rest: bytes, at: int) -> None:
-        magic, checksum, length, _, _, _, position, offset, synced = PREFIX.unpack_from(rest, at)
-        whole = PREFIX.size <= length <= len(rest) - at and position == self.position + at
-        if whole and _crc(rest[at + CHECKED_FROM : at + length], self.header.salt) == checksum:
-            self.synced = max(self.synced, synced)
-            self._seen(magic, offset)
-
-
-def _all_zero(view: memoryview) -> bool:
-    """Room that a crash left in the file without data in it."""
-    zeros = bytes(_ZERO_STEP)
-    return all(
-        view[start : start + _ZERO_STEP] == zeros[: min(_ZERO_STEP, view.nbytes - start)]
-        for start in range(0, view.nbytes, _ZERO_STEP)
-    )
+    def _consider(self, rest: bytes, at: int) -> bool:
+        if (self.position + at) % ALIGNMENT or len(rest) - at < PREFIX.size:
+            return False
+        magic, _, checksum, length, _, _, _, position, offset, synced = PREFIX.unpack_from(rest, at)
+        if not PREFIX.size <= length <= len(rest) - at or position != self.position + at:
+            return False
+        if _crc(rest[at + CHECKED_FROM : at + length]) != checksum:
+            return False
+        self.synced = max(self.synced, synced)
+        self._seen(magic, offset)
+        return True
 
 
 def scan_file(data: Any, path: Path) -> tuple[WalScan, list[EncodedBundle]]:

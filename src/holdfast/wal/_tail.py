@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from holdfast.errors import Corruption, NewerVersion
-from holdfast.files import Files, WritableFile, replace_file
+from holdfast.files import Files, MappedFile, replace_file
 
 MAGIC: Final = b"HFTAIL\r\n"
 VERSION: Final = 1
@@ -89,7 +89,7 @@ class TailFile:
         self._turn = start.turn + 2
         slots = [_encode(start._replace(turn=self._turn - 1)), _encode(start._replace(turn=self._turn))]
         replace_file(files, path, slots if self._turn % 2 else slots[::-1])
-        self._file: WritableFile = files.open(path)
+        self._file: MappedFile = files.open_mapped(path)
 
     def write(self, durable: int, sealed: int, schemas: int) -> None:
         """Overwrite the older slot."""
