@@ -61,8 +61,7 @@ def seal(
 ) -> Any:
     """Write a segment; `options` are those of `write_segment`."""
     bundles: Any = contents if isinstance(contents[0], EncodedBundle) else encode(contents)
-    schemas = {payload.fingerprint: payload.schema for bundle in bundles for payload in bundle.slots}
-    return write_segment(files, folder, bundles, schemas, shard_id=SHARD_ID, signal=signal, **options)
+    return write_segment(files, folder, bundles, shard_id=SHARD_ID, signal=signal, **options)
 
 
 def sealed(contents: Sequence[Slots], **options: Any) -> SegmentReader:

@@ -87,10 +87,10 @@ def test_whole_frames_of_a_failed_group_do_not_come_back_after_it_was_recorded_a
     with open_store(files) as store:
         topic = store.topic(TOPIC)
         put(topic, 0)
+        files.fail("rename", errno.EIO, path="*.seg*", times=None)  # so that the WAL is still needed
         files.fail("sync", errno.EIO, path="*.wal", times=None)
         _, error = put_failing(topic, 1)
         assert isinstance(error, ShardFailed)
-        files.fail("rename", errno.EIO, path="*.seg*", times=None)  # so that the WAL is still needed
     files.heal()
     assert reopened(files) == {0: 0}
 
@@ -111,7 +111,8 @@ def test_wal_files_that_could_not_be_deleted_are_deleted_later() -> None:
     files = SimulatedFiles()
     with running_store(files, wal={"file_size": 4096, "max_size": 8192}, segment={"target_size": 2000}) as store:
         topic = store.topic(TOPIC)
-        files.fail("unlink", errno.EIO, path="*.wal", times=None)
+        for operation in ("unlink", "rename"):
+            files.fail(operation, errno.EIO, path="*.wal", times=None)
         number = 0
         with pytest.raises(Backpressure):  # noqa: PT012 (which of them is refused is not the point)
             for number in range(1000):

@@ -38,13 +38,13 @@ def judge(found: ShardSurvey) -> list[Finding]:
     """All findings about one shard, file by file."""
     if found.is_empty and found.checkpoint_problem == NO_CHECKPOINT:
         return [note(found.folder, None, "a shard that was never finished being made; it holds nothing")]
-    missing = missing_offsets(found)
+    missing, unheld = missing_offsets(found), unheld_offsets(found)
     return [
         *_checkpoint(found),
         *_tail(found),
         *_segments(found),
         *_order(found),
-        *(finding for look in found.wal for finding in _wal_file(found, look, missing)),
+        *(finding for look in found.wal for finding in _wal_file(found, look, unheld)),
         *(_missing(found, span) for span in missing),
         *_lost(found),
         *_others(found),
@@ -53,7 +53,12 @@ def judge(found: ShardSurvey) -> list[Finding]:
 
 def missing_offsets(found: ShardSurvey) -> list[Range]:
     """What was durable, and is in no segment, in no WAL record that counts, and not recorded as lost or trimmed."""
-    held = [(0, found.trimmed), *found.lost]
+    return [left for span in unheld_offsets(found) for left in subtract(span, found.lost)]
+
+
+def unheld_offsets(found: ShardSurvey) -> list[Range]:
+    """The same, whether recorded as lost or not: a WAL file that is bad there keeps the shard from opening."""
+    held = [(0, found.trimmed)]
     held += [(look.first, look.first if look.end is None else look.end) for look in found.own_segments]
     start = found.start  # below it the WAL is not read any more
     for look in found.own_wal:
@@ -122,9 +127,9 @@ def _order(found: ShardSurvey) -> Iterator[Finding]:
             )
 
 
-def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterator[Finding]:
+def _wal_file(found: ShardSurvey, look: WalLook, unheld: list[Range]) -> Iterator[Finding]:
     if look.problem is not None:
-        yield from _wal_header(found, look, missing)
+        yield from _wal_header(found, look)
         return
     if look.header is None or look.scan is None or look.scan.end is None:
         return
@@ -135,9 +140,12 @@ def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterat
         yield damage(look.path, None, f"{fault}, though the checksums are right")
     end = look.scan.end
     if end.bad is None:
+        if look.limit is not None and end.offset < min(look.limit, found.start):
+            what = f"ends at offset {end.offset}, a later file begins at {look.limit}; segments hold what is between"
+            yield note(look.path, end.position, what)
         return
     needed = (end.offset, found.durable if look.limit is None else look.limit)
-    if intersects(needed, missing):
+    if intersects(needed, unheld):
         yield damage(look.path, end.position, f"{end.bad}, yet offset {end.offset} was durable")
     elif look.limit is not None and end.offset >= look.limit:
         yield note(look.path, end.position, f"{end.bad}; a later file has what was written here")
@@ -154,11 +162,13 @@ def _wal_file(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterat
         )
 
 
-def _wal_header(found: ShardSurvey, look: WalLook, missing: list[Range]) -> Iterator[Finding]:
+def _wal_header(found: ShardSurvey, look: WalLook) -> Iterator[Finding]:
+    """Without its header nothing says what a file held; the shard opens only if none of that can have counted."""
     if look.problem is None:
         return
     first, position, what = look.name.first_offset, look.problem.position, look.problem.what
-    if intersects((first, found.durable if look.limit is None else look.limit), missing):
+    superseded = look.limit is not None and look.limit <= first
+    if not superseded and found.durable > first:
         yield damage(look.path, position, f"{what}, yet offset {first} was durable")
     elif look.spare:
         return

@@ -79,9 +79,8 @@ def _keep_strays(files: Files, mend: Mend, aside: Aside, found: ShardSurvey, ids
     files.make_folder(folder)
     for run in mend.stray:
         numbered = [replace(bundle, bundle_index=index) for index, bundle in enumerate(run)]
-        schemas = {slot.fingerprint: slot.schema for bundle in run for slot in bundle.slots}
         shard_id = found.shard_id or ids.random_bytes(16)
-        info = write_segment(files, folder, numbered, schemas, shard_id=shard_id, signal=signal)
+        info = write_segment(files, folder, numbered, shard_id=shard_id, signal=signal)
         span = shown((info.first_offset, info.end_offset))
         aside.did(f"saved {span} into {info.path}: there is no segment number left for them in the shard")
 
@@ -122,9 +121,8 @@ def _write_segments(
 ) -> set[Path]:
     written = set()
     for bundles in segments:
-        schemas = {slot.fingerprint: slot.schema for bundle in bundles for slot in bundle.slots}
         path = folder / "segments" / segment_name(bundles[0].segment_seq, bundles[0].offset)
-        write_segment(files, folder / "segments", bundles, schemas, shard_id=shard_id, signal=signal)
+        write_segment(files, folder / "segments", bundles, shard_id=shard_id, signal=signal)
         written.add(path)
         aside.did(f"sealed {shown((bundles[0].offset, bundles[-1].offset + 1))} into {path}")
     return written

@@ -218,7 +218,14 @@ def _list_others(files: Files, folder: Path, found: ShardSurvey) -> None:
         for name in files.list(place) if files.is_folder(place) else ():
             if name.endswith(TEMPORARY_SUFFIX):
                 found.temporary.append(place / name)
-            elif (place.name == "segments" and parse_segment_name(name) is None) or (
-                place.name == "wal" and WalName.parse(name) is None and not name.startswith(SPARE_PREFIX)
-            ):
+            elif not _is_ours(place.name, name):
                 found.strange.append(place / name)
+
+
+def _is_ours(place: str, name: str) -> bool:
+    match place:
+        case "segments":
+            return parse_segment_name(name) is not None
+        case "wal":
+            return WalName.parse(name) is not None or name.startswith(SPARE_PREFIX)
+    return True

@@ -9,6 +9,7 @@ import crc32c
 import pyarrow as pa
 from pyarrow import ipc
 
+from holdfast.clock import breathe
 from holdfast.errors import Corruption
 from holdfast.files import Files, WritableFile
 from holdfast.schema import widest
@@ -57,7 +58,7 @@ class Draft:
                 place += ((number, chunk) for chunk in range(len(image.positions)))
                 self._append(image.buffers)
             places.append(place)
-        pairs = [places[group][number] for group, number in zip(*grouping.pairs, strict=True)]
+        pairs = [places[group][number] for group, number in breathe(zip(*grouping.pairs, strict=True))]
         return [stream for stream, _ in pairs], [chunk for _, chunk in pairs]
 
     def finish(self, manifest: pa.RecordBatch) -> None:

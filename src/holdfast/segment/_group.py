@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from holdfast.clock import breathe
 from holdfast.encoded import EncodedBundle, EncodedSlot, PayloadKind, decode_slot
 from holdfast.segment._dictionaries import shared_dictionaries
 from holdfast.segment._ipc import StreamImage, UnexpectedLayout, assemble, encode
@@ -71,20 +72,20 @@ class Grouping:
     ends: list[int]  # per bundle: where its pairs end
 
 
-def group(bundles: Sequence[EncodedBundle], schemas: Mapping[bytes, pa.Schema]) -> Grouping:
+def group(bundles: Sequence[EncodedBundle]) -> Grouping:
     """Groups are numbered in the order in which they first appear."""
     numbers: dict[tuple[int, bytes], int] = {}
     groups: list[Group] = []
     pair_groups: list[int] = []
     pair_numbers: list[int] = []
     ends: list[int] = []
-    for bundle in bundles:
+    for bundle in breathe(bundles):
         for payload in bundle.slots:
             key = (payload.slot, payload.fingerprint)
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(groups)
-                groups.append(Group(*key, schemas[payload.fingerprint]))
+                groups.append(Group(*key, payload.schema))
             members = groups[number]
             pair_groups.append(number)
             pair_numbers.append(len(members.payloads))

@@ -20,6 +20,8 @@ import crc32c
 import pyarrow as pa
 from pyarrow import ipc
 
+from holdfast.clock import breathe
+
 _MAGIC: Final = b"ARROW1"
 _HEAD: Final = b"ARROW1\0\0"
 SCHEMA_POSITION: Final = len(_HEAD)  # where the schema message begins
@@ -53,10 +55,10 @@ class StreamImage(NamedTuple):
 def assemble(schema: pa.Schema, messages: Sequence[Any], rows: list[int], checksums: list[int]) -> StreamImage:
     """An IPC file of `messages` as they are; raises `UnexpectedLayout` if the parts do not fit together."""
     head, footer = _template(schema)
-    lengths = [len(message) for message in messages]
+    lengths = [len(message) for message in breathe(messages)]
     ends = list(accumulate(lengths, initial=len(head)))
     blocks: list[int] = []
-    for message, position, length in zip(messages, ends, lengths, strict=False):
+    for message, position, length in breathe(zip(messages, ends, lengths, strict=False)):
         marker, metadata_length = _PREFIX.unpack_from(message)
         if marker != _CONTINUATION or metadata_length % 8 or length % 8:
             raise UnexpectedLayout("a payload is not one encapsulated message")

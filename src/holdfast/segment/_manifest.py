@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from holdfast.clock import breathe
 from holdfast.encoded import EncodedBundle
 from holdfast.segment._ipc import StreamImage
 from holdfast.segment._meta import CHUNKS, MANIFEST
@@ -29,16 +30,16 @@ def build_manifest(
     chunks: Sequence[int],
 ) -> pa.RecordBatch:
     """`ends[i]` is where the pairs of bundle `i` end in `streams` and `chunks`."""
-    times = [bundle.event_time for bundle in bundles]
+    times = [bundle.event_time for bundle in breathe(bundles)]
     pairs = pa.StructArray.from_arrays(
         [pa.array(streams, pa.uint32()), pa.array(chunks, pa.uint32())], fields=list(_SLOTS.value_type)
     )
     columns = [
-        pa.array([bundle.ingestion_time_ns for bundle in bundles], pa.int64()),
+        pa.array([bundle.ingestion_time_ns for bundle in breathe(bundles)], pa.int64()),
         pa.array([None if time is None else time[0] for time in times], pa.int64()),
         pa.array([None if time is None else time[1] for time in times], pa.int64()),
         pa.array(signals, pa.string()).dictionary_encode(),
-        pa.array([bundle.attributes for bundle in bundles], pa.large_binary()),
+        pa.array([bundle.attributes for bundle in breathe(bundles)], pa.large_binary()),
         pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), pairs, type=_SLOTS),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=MANIFEST)
@@ -50,7 +51,7 @@ def build_chunks(images: Sequence[StreamImage], starts: Sequence[int]) -> pa.Rec
     stream, position, length, rows, checksum = columns
     for number, (image, start) in enumerate(zip(images, starts, strict=True)):
         stream += [number] * len(image.positions)
-        position += [start + at for at in image.positions]
+        position += [start + at for at in breathe(image.positions)]
         length += image.lengths
         rows += image.rows
         checksum += image.checksums

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
+from holdfast.clock import breathe
 from holdfast.encoded import EncodedBundle
 from holdfast.files import TEMPORARY_SUFFIX, Files
 from holdfast.segment._draft import Draft
@@ -46,7 +45,6 @@ def write_segment(
     files: Files,
     folder: Path,
     bundles: Sequence[EncodedBundle],
-    schemas: Mapping[bytes, pa.Schema],
     *,
     shard_id: bytes,
     signal: Signal,
@@ -75,7 +73,7 @@ def write_segment(
         try:
             file.preallocate(sum(bundle.size + _META_BYTES for bundle in bundles))
             draft = Draft(files, file, header)
-            grouping = group(bundles, schemas)
+            grouping = group(bundles)
             streams, chunks = draft.add_streams(grouping, compression, max_dictionary_size)
             draft.finish(build_manifest(bundles, _signals(bundles, signal), grouping.ends, streams, chunks))
             file.truncate(draft.size)  # gives back what was reserved beyond the end
@@ -97,7 +95,7 @@ def _header(bundles: Sequence[EncodedBundle], shard_id: bytes) -> Header:
     if not bundles or len(shard_id) != SHARD_ID_SIZE:
         raise ValueError(f"a segment needs a bundle at least, and a shard id of {SHARD_ID_SIZE} bytes")
     header = Header(bundles[0].segment_seq, bundles[0].offset, len(bundles), shard_id)
-    for index, bundle in enumerate(bundles):
+    for index, bundle in enumerate(breathe(bundles)):
         if (bundle.segment_seq, bundle.bundle_index, bundle.offset) != (
             header.segment_seq,
             index,
@@ -114,7 +112,7 @@ def _signals(bundles: Sequence[EncodedBundle], signal: Signal) -> list[str]:
     """One per bundle; asked once for each combination of slots. A bundle without slots has none."""
     known: dict[tuple[int, ...], str] = {(): ""}
     found = []
-    for bundle in bundles:
+    for bundle in breathe(bundles):
         numbers = tuple([payload.slot for payload in bundle.slots])
         if numbers not in known:
             known[numbers] = signal(numbers)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import bisect
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import pyarrow as pa
 
 from holdfast.encoded import EncodedBundle
 from holdfast.errors import Corruption, DataLost
@@ -22,6 +24,7 @@ from holdfast.store._span import MemorySpan, SegmentSpan, Span
 from holdfast.wal import FILE_HEADER_BYTES, FileHeader, Tail, WalName, WalScan, list_wal, read_tail
 
 BUNDLES_AT_A_TIME: Final = 1024  # decoded from the WAL before the next look at the segments
+WINDOW_BYTES: Final = 1 << 20  # read from a WAL file at a time
 _ATTEMPTS: Final = 20  # each one lists everything anew: more often in a row the writer cannot overtake a reader
 
 
@@ -53,6 +56,7 @@ class ShardFollower:
 
     def span(self, position: int, end: int | None) -> Span | None:
         """As `Shard.span`."""
+        problem: Corruption | None = None
         with self._lock:
             for attempt in range(_ATTEMPTS):
                 tail = self.tail()
@@ -67,11 +71,14 @@ class ShardFollower:
                     span = self._in_segments(position, stop) or self._in_wal(position, stop, tail)
                 except FileNotFoundError:
                     continue
+                except Corruption as found:
+                    problem = found
+                    continue
                 if span is not None:
                     return span
                 if attempt and (after := self._after_hole(position)) is not None:
                     position = after
-            raise DataLost(self.name, position, stop, "neither a segment nor the WAL holds them")
+            raise problem or DataLost(self.name, position, stop, "neither a segment nor the WAL holds them")
 
     def _look_again(self) -> None:
         self._checkpoint = ShardCheckpoint.read(self._files, self.folder)
@@ -110,14 +117,17 @@ class _WalFollower:
         self._headers: list[tuple[WalName, FileHeader]] = []
         self._listed_at = -1
         self._scan: WalScan | None = None
-        self._data: Any = None
 
     def look_again(self) -> None:
         self._listed_at = -1
-        self._scan = self._data = None
+        self._scan = None
 
     def bundles(self, position: int, stop: int, durable: int) -> list[EncodedBundle]:
-        """Bundles from `position` on, as many as one file has below `stop`; none when no file holds it."""
+        """Bundles from `position` on, as many as one file has below `stop`; none when no file holds it.
+
+        They are copies: the writer may use the file again as soon as its bundles are sealed. So what fails a check
+        here may only have been overwritten, and the caller looks for the bundles elsewhere before it believes it.
+        """
         if durable != self._listed_at:  # a new file may supersede what we have listed
             self._list(durable)
         place = self._find(position)
@@ -128,16 +138,22 @@ class _WalFollower:
         scan = self._scan
         if scan is None or scan.path != path or scan.offset > position:
             scan = self._scan = WalScan(path, header)
-            self._data = self._files.map(path)
         stop = stop if limit is None else min(stop, limit)
-        bundles = scan.advance(self._data, stop)
-        if scan.end is not None:  # as far as the map went: the file may have grown since
-            self._data = self._files.map(path)
-            bundles += scan.advance(self._data, stop)
-        if scan.end is not None and scan.end.offset < stop:
-            what = scan.end.bad or "no record begins here"
-            raise Corruption(path, scan.end.position, f"{what}, yet offset {scan.end.offset} was durable")
-        return [bundle for bundle in bundles if bundle.offset >= position]
+        found: list[EncodedBundle] = []
+        window = WINDOW_BYTES
+        while not found and scan.offset < stop:
+            base = scan.position
+            data = self._files.read(path, base, window)
+            found = [
+                bundle for bundle in scan.advance(pa.py_buffer(data), stop, base=base) if bundle.offset >= position
+            ]
+            if scan.end is None or (scan.end.cut_short and scan.position > base):
+                continue
+            if not scan.end.cut_short or len(data) < window:
+                what = scan.end.bad or "no record begins here"
+                raise Corruption(path, scan.end.position, f"{what}, yet offset {scan.end.offset} was durable")
+            window *= 4
+        return found
 
     def holes(self) -> list[tuple[int, int]]:
         return [(header.supersedes, header.first_offset) for _, header in self._headers]

@@ -23,7 +23,7 @@ from holdfast.clock import Clock, Ids
 from holdfast.config import BufferSettings
 from holdfast.encoded import EncodedBundle
 from holdfast.errors import Corruption, ShardTaken
-from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld
+from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld, replace_file
 from holdfast.segment import SegmentReader
 from holdfast.store._open_segment import OpenSegment
 from holdfast.store._segments import SegmentName, list_segments
@@ -129,16 +129,13 @@ def _sealed(files: Files, folder: Path, segments: list[SegmentName], checkpoint:
 def _publish_again(files: Files, folder: Path, last: SegmentName) -> None:
     """Make the last segment's name durable: its writer may have died before that, or been told that it failed.
 
-    A folder whose sync failed once may never make that name durable, so the segment is renamed anew. While the WAL
-    still holds its bundles that is safe; once it does not, the name was durable before.
+    A folder whose sync failed once may never make that name durable, so a copy of the segment takes its place. Once
+    the WAL no longer reaches back that far, the name was durable before.
     """
     wal = list_wal(files, folder / "wal")
     if any(name.first_offset <= last.first_offset for name in wal):
         path = folder / "segments" / str(last)
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        files.rename(path, temporary)
-        files.rename(temporary, path)
-        files.sync_folder(folder / "segments")
+        replace_file(files, path, [files.map(path)])
 
 
 def _tail(files: Files, folder: Path) -> Tail:

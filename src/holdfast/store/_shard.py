@@ -265,12 +265,10 @@ class Shard:
 
     def _write_segment(self, segment: OpenSegment) -> SegmentName:
         settings = self.settings.segment
-        schemas = {slot.fingerprint: slot.schema for bundle in segment.bundles for slot in bundle.slots}
         info = write_segment(
             self._files,
             self.folder / "segments",
             segment.bundles,
-            schemas,
             shard_id=self._checkpoint.shard_id,
             compression=None if settings.compression == "none" else settings.compression,
             max_dictionary_size=settings.max_dictionary_size,

@@ -51,9 +51,7 @@ class Content:
         """The same for the same bytes, in every process."""
         if self._digest is None:
             joined = b"".join([chunk.digest for chunk in self._chunks])
-            self._digest = hashlib.blake2b(
-                joined, digest_size=16, salt=self.size.to_bytes(8, "little")
-            ).digest()
+            self._digest = hashlib.blake2b(joined, digest_size=16, salt=self.size.to_bytes(8, "little")).digest()
         return self._digest
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:

@@ -30,9 +30,7 @@ class CrashState:
     last      the record that the crash followed, or `None` at the very start
     """
 
-    def __init__(
-        self, origin: SimulatedFiles, history: _History, mode: CrashMode, variant: int, tree: Tree
-    ) -> None:
+    def __init__(self, origin: SimulatedFiles, history: _History, mode: CrashMode, variant: int, tree: Tree) -> None:
         self.prefix = history.prefix
         self.mode = mode
         self.variant = variant

@@ -52,9 +52,7 @@ class SimulatedFile:
             data, error = data[: max(0, reach - position)], no_space(self._path)
         if data:
             now_ns = self._files._clock.now_ns()
-            record = Write(
-                self._files._index, operation, self._path, self._node.number, position, data, now_ns
-            )
+            record = Write(self._files._index, operation, self._path, self._node.number, position, data, now_ns)
             self._files._record(record)
             self._end = max(self._end, position + len(data))
         if error is not None:
@@ -78,9 +76,7 @@ class SimulatedFile:
             if size > self._node.seen.size + self._files._room():
                 raise no_space(self._path)
             now_ns = self._files._clock.now_ns()
-            self._files._record(
-                Truncate(self._files._index, "truncate", self._path, self._node.number, size, now_ns)
-            )
+            self._files._record(Truncate(self._files._index, "truncate", self._path, self._node.number, size, now_ns))
             self._end = size
 
     def sync(self) -> None:

@@ -210,9 +210,7 @@ class SimulatedFiles:
     def unlink(self, path: Path) -> None:
         with self._call("unlink", path):
             self._file(path)
-            self._record(
-                Unlink(self._index, "unlink", path, self._parent(path)[0].number, self._clock.now_ns())
-            )
+            self._record(Unlink(self._index, "unlink", path, self._parent(path)[0].number, self._clock.now_ns()))
 
     def sync_folder(self, path: Path) -> None:
         with self._call("sync_folder", path) as fault:
@@ -281,9 +279,7 @@ class SimulatedFiles:
         if name in parent.seen:
             raise system_error(errno.EEXIST, path)
         number = self._disk.next_number
-        self._record(
-            MakeFolder(self._index, "make_folder", path, parent.number, number, self._clock.now_ns())
-        )
+        self._record(MakeFolder(self._index, "make_folder", path, parent.number, number, self._clock.now_ns()))
 
     def _walk(self, path: Path, names: tuple[str, ...]) -> File | Folder:
         node: File | Folder = self._disk.folder(ROOT)

@@ -32,6 +32,7 @@ class LogFile:
     name: WalName
     end: int
     size: int
+    may_be_reused: bool = False  # one found at opening may not: bundles that came from it point into its map
 
 
 class WriteAheadLog:
@@ -127,7 +128,7 @@ class WriteAheadLog:
             salt, self._shard_id, name.generation, first_offset, segment_seq, supersedes, self._clock.now_ns()
         )
         file = self._open_next(name)
-        self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES))
+        self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES, may_be_reused=True))
         self._current = file
         self._salt, self._position = salt, FILE_HEADER_BYTES
         self._fingerprints.clear()
@@ -205,10 +206,11 @@ class WriteAheadLog:
         Raises `OSError`; a file that is gone already is fine.
         """
         path = self._folder / str(file.name)
-        if len(self._spares) < MAX_SPARES and file.size >= self._file_size // 2:
+        if file.may_be_reused and len(self._spares) < MAX_SPARES and file.size >= self._file_size // 2:
             spare = f"{SPARE_PREFIX}{file.name.generation:010d}"
-            self._files.rename(path, self._folder / spare)
-            self._spares.append(spare)
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(path, self._folder / spare)
+                self._spares.append(spare)
             return
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(path)

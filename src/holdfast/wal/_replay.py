@@ -50,7 +50,7 @@ class _File:
     header: FileHeader | None
     problem: Corruption | None
     limit: int | None = None  # from here on, a later generation counts
-    spare: bool = False  # taken for a new file, but not yet written to
+    spare: bool = False  # an old file under a new name that was not written to yet, or a new one under an old name
 
 
 def replay(
@@ -67,7 +67,8 @@ def replay(
 
     Raises `Corruption` for what is bad or missing below a synced mark; a torn tail is only reported. Changes nothing.
     """
-    opened = [_open(files, folder, name, shard_id) for name in list_wal(files, folder)]
+    names = list_wal(files, folder)
+    opened = [_open(files, folder, name, shard_id, names) for name in names]
     result = Replay(durable=max(start, tail_durable), end=start, highest=start)
     _limit(opened)
     for file in opened:
@@ -92,7 +93,7 @@ def replay(
     return result
 
 
-def _open(files: Files, folder: Path, name: WalName, shard_id: bytes) -> _File:
+def _open(files: Files, folder: Path, name: WalName, shard_id: bytes, names: Sequence[WalName]) -> _File:
     path = folder / str(name)
     data = files.map(path)
     try:
@@ -103,7 +104,8 @@ def _open(files: Files, folder: Path, name: WalName, shard_id: bytes) -> _File:
         raise Corruption(path, 16, f"belongs to shard {header.shard_id.hex()}, not to this one ({shard_id.hex()})")
     if (header.generation, header.first_offset) != name:
         what = f"by its header this is generation {header.generation} from offset {header.first_offset} on"
-        return _File(name, path, data, None, Corruption(path, 32, what), spare=header.generation < name.generation)
+        spare = header.generation < name.generation or WalName(header.generation, header.first_offset) in names
+        return _File(name, path, data, None, Corruption(path, 32, what), spare=spare)
     return _File(name, path, data, header, None)
 
 
@@ -143,7 +145,7 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
     size = len(memoryview(file.data))
     if file.problem is not None:
         superseded = file.limit is not None and file.limit <= first
-        if not superseded and result.durable > first:
+        if not superseded and not file.spare and result.durable > first:
             raise file.problem
         if not file.spare:
             result.torn.append(TornTail(file.path, 0, file.problem.what))
@@ -162,7 +164,11 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
                 FILE_HEADER_BYTES,
                 f"offsets {result.end} to {first - 1} are missing before this file",
             )
-        result.bundles += [bundle for bundle in bundles if bundle.offset >= result.end]
+        result.bundles += [
+            bundle
+            for bundle in bundles
+            if bundle.offset >= result.end and not _covered(bundle.offset, bundle.offset + 1, result.lost)
+        ]  # a bundle whose append failed may have reached the disk all the same; its caller was told otherwise
         result.end = end
     stop = scan.end
     if stop is None or stop.bad is None:

@@ -39,10 +39,15 @@ class ScanEnd:
     position: int
     offset: int  # of the bundle that should have come next
     bad: str | None = None
+    cut_short: bool = False  # bad only because the data ends too early
 
 
 class _Bad(Exception):
     """This record is not whole."""
+
+
+class _CutShort(_Bad):
+    """This record is whole as far as it goes."""
 
 
 class WalScan:
@@ -59,14 +64,19 @@ class WalScan:
         )  # of any record header that is whole, also one whose payload is not
         self.next_segment_seq = header.next_segment_seq
         self.end: ScanEnd | None = None
+        self._base = 0
         salt = struct.pack("<I", header.salt)
         self._marks = (BUNDLE_MAGIC + salt, SCHEMA_MAGIC + salt)
         self._schemas: dict[bytes, pa.Schema] = {}
 
-    def advance(self, data: Any, until: int | None = None) -> list[EncodedBundle]:
-        """The bundles from here up to offset `until`, or to where the records end; then `end` says why."""
+    def advance(self, data: Any, until: int | None = None, *, base: int = 0) -> list[EncodedBundle]:
+        """The bundles from here up to offset `until`, or to where the records end; then `end` says why.
+
+        `data` is the file from byte `base` on.
+        """
         bundles: list[EncodedBundle] = []
         view = memoryview(data)
+        self._base = base
         self.end = None
         while until is None or self.offset < until:
             try:
@@ -75,27 +85,30 @@ class WalScan:
                     break
                 bundle = self._record(data, view)
             except _Bad as reason:
-                self.end = ScanEnd(self.position, self.offset, str(reason))
+                self.end = ScanEnd(self.position, self.offset, str(reason), isinstance(reason, _CutShort))
                 break
             if bundle is not None:
                 bundles.append(bundle)
         return bundles
 
     def _record_begins(self, view: memoryview) -> bool:
-        return bytes(view[self.position : self.position + PREFIX_MARK]) in self._marks
+        start = self.position - self._base
+        return bytes(view[start : start + PREFIX_MARK]) in self._marks
 
     def _record(self, data: Any, view: memoryview) -> EncodedBundle | None:
-        start = self.position
+        start = self.position - self._base
         if view.nbytes - start < PREFIX.size:
-            raise _Bad("the file ends within a record's header")
+            raise _CutShort("the file ends within a record's header")
         magic, _, checksum, length, slots, flags, size, position, offset, synced = PREFIX.unpack_from(view, start)
         least = BUNDLE_FIXED_BYTES + SLOT.size * slots if magic == BUNDLE_MAGIC else SCHEMA_HEADER_BYTES
-        if length < least or length % ALIGNMENT or start + length > view.nbytes:
+        if length < least or length % ALIGNMENT:
             raise _Bad(f"a record header of impossible length {length}")
+        if start + length > view.nbytes:
+            raise _CutShort("the file ends within a record's header")
         found = _crc(view[start + CHECKED_FROM : start + length])
         if found != checksum:
             raise _Bad(f"record header fails its checksum: found {found:#010x}, expected {checksum:#010x}")
-        if position != start:
+        if position != self.position:
             raise _Bad(f"a record that belongs at byte {position}")
         if offset != self.offset:
             raise _Bad(f"offset {offset} where {self.offset} should be")
@@ -103,7 +116,8 @@ class WalScan:
         self._seen(magic, offset)
         payload = start + length
         if payload + size > view.nbytes:
-            raise _Bad(f"the file ends {payload + size - view.nbytes} bytes before the record of offset {offset} does")
+            missing = payload + size - view.nbytes
+            raise _CutShort(f"the file ends {missing} bytes before the record of offset {offset} does")
         bundle = None
         if magic == BUNDLE_MAGIC:
             bundle = self._bundle(data, view, start, payload, slots, flags, size, offset)
@@ -111,7 +125,7 @@ class WalScan:
             self.next_segment_seq = max(self.next_segment_seq, bundle.segment_seq)
         else:
             self._schema(data, start, payload, size)
-        self.position = payload + size
+        self.position += length + size
         return bundle
 
     def _seen(self, magic: bytes, offset: int) -> None:

@@ -1,0 +1,48 @@
+"""The program as a process, and a small store on a real disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast import Store
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}}
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run `holdfast` with these arguments; environment variables as keywords."""
+
+    def ran(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **environment}, timeout=120)
+
+    return ran
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A closed store with two topics."""
+    path = tmp_path / "data"
+    with Store.open(path) as opened:
+        for name in ("prod/logs", "prod/metrics"):
+            topic = opened.topic(name)
+            for number in range(1234):
+                receipt = topic.append({"rows": pa.record_batch({"id": [number], "text": [f"line {number}"]})})
+            receipt.wait()
+    return path
+
+
+@pytest.fixture
+def segment(store: Path) -> Path:
+    """One of its segment files."""
+    (found,) = (store / "prod/logs/shard-0000/segments").iterdir()
+    return found

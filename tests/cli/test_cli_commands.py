@@ -1,0 +1,191 @@
+"""The commands, as people and programs see them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import ENVIRONMENT, Run
+from holdfast import Store
+
+
+def test_topics_as_json(run: Run, store: Path) -> None:
+    """One document with stable keys, and nothing else on standard output."""
+    done = run("topics", store, "--output", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert set(document) == {"path", "topics"}
+    logs, metrics = document["topics"]
+    assert (logs["name"], metrics["name"], logs["slots"]) == ("prod/logs", "prod/metrics", {"rows": 0})
+    (shard,) = logs["shards"]
+    assert set(shard) == {
+        "shard", "start", "durable", "sealed", "bundles_sealed", "segments", "segment_bytes", "wal_files", "wal_bytes",
+        "writer", "problem",
+    }  # fmt: skip
+    assert (shard["start"], shard["durable"], shard["bundles_sealed"], shard["problem"]) == (0, 1234, 1234, None)
+    assert shard["writer"]["last"].startswith("process ")
+
+
+def test_topics_for_people(run: Run, store: Path) -> None:
+    """A row for each shard."""
+    lines = run("topics", store).stdout.splitlines()
+    assert " ".join(lines[1].split()) == "topic shard slots start durable bundles sealed segments WAL writer"
+    assert lines[2].split()[:6] == ["prod/logs", "shard-0000", "rows", "0", "1,234", "1,234"]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_no_number_is_cut_in_a_narrow_terminal(run: Run, store: Path, columns: int) -> None:
+    """What does not fit side by side stands one below the other."""
+    done = run("topics", store, COLUMNS=str(columns))
+    assert done.returncode == 0
+    assert done.stdout.count("1,234") == 4
+    assert "…" not in done.stdout
+
+
+def test_a_writer_is_seen_and_not_disturbed(run: Run, store: Path) -> None:
+    """The list shows who holds a shard, and taking it works right afterwards."""
+    with Store.open(store) as opened:
+        opened.topic("prod/logs").positions()
+        document = json.loads(run("topics", store, "--output", "json").stdout)
+        states = {topic["name"]: topic["shards"][0]["writer"]["lock"] for topic in document["topics"]}
+        assert states["prod/logs"] in {"held", "unknown"}
+        assert states["prod/metrics"] in {"not seen", "unknown"}
+        opened.topic("prod/metrics").positions()
+
+
+def test_inspect_a_segment(run: Run, segment: Path) -> None:
+    """Header, streams with statistics, manifest and schemas."""
+    document = json.loads(run("inspect", segment, "--output", "json").stdout)
+    assert (document["kind"], document["first_offset"], document["end_offset"]) == ("segment", 0, 1234)
+    (stream,) = document["streams"]
+    assert (stream["rows"], stream["chunks"], stream["absent"]) == (1234, 1234, [])
+    assert stream["columns"][0] == {"name": "id", "type": "int64", "nulls": 0, "min": 0, "max": 1233}
+    assert document["manifest"]["bundles"] == 1234
+    assert [field["name"] for field in document["schemas"]["0"]] == ["id", "text"]
+    assert "bundles" not in document
+
+
+def test_inspect_lists_bundles_on_request(run: Run, segment: Path) -> None:
+    """Each with its offset and place."""
+    bundles = json.loads(run("inspect", segment, "--bundles", "--output", "json").stdout)["bundles"]
+    assert [each["offset"] for each in bundles] == list(range(1234))
+    assert bundles[7]["slots"] == [{"slot": 0, "stream": 0, "chunk": 7}]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "prod/logs", "prod/logs/shard-0000", "prod/logs/topic.checkpoint", "prod/logs/shard-0000/tail"]
+)
+def test_inspect_everything_else(run: Run, store: Path, name: str) -> None:
+    """Folders and small files: text with content, and JSON with kind and path."""
+    done = run("inspect", store / name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) > 3
+    document = json.loads(run("inspect", store / name, "--output", "json").stdout)
+    assert document["path"] == str(store / name)
+
+
+def test_inspect_a_wal_file(run: Run, store: Path) -> None:
+    """Records with their marks, and why they end."""
+    with Store.open(store) as opened:
+        topic = opened.topic("prod/logs")
+        for bundle in list(topic.bundles(start=1231)):
+            topic.append(bundle).wait()
+        (path,) = (store / "prod/logs/shard-0000/wal").glob("*.wal")
+        document = json.loads(run("inspect", path, "--output", "json").stdout)
+    assert [(each["offset"], each["synced"]) for each in document["records"]] == [
+        (1234, 1234), (1235, 1235), (1236, 1236),
+    ]  # fmt: skip
+    assert document["end"]["why"] == "nothing more was written"
+
+
+def test_fsck_of_a_sound_store(run: Run, store: Path) -> None:
+    """Ends with 0 and one line."""
+    done = run("fsck", store)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"store {store}: 0 damage, 0 warnings, 0 notes in ")
+
+
+def test_fsck_finds_and_repairs(run: Run, store: Path, segment: Path) -> None:
+    """65 with the place and the advice; after a repair 0, and the text says what was done."""
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 4] ^= 1
+    segment.write_bytes(content)
+    found = run("fsck", store)
+    assert found.returncode == 65
+    assert f"damage: {segment}, byte " in found.stdout
+    assert "to do: run `holdfast fsck --repair` on the shard" in found.stdout
+    repaired = run("fsck", store, "--repair")
+    assert repaired.returncode == 0
+    assert "repair: kept a copy of " in repaired.stdout
+    assert "repair: recorded as lost: offset " in repaired.stdout
+    assert run("fsck", store).returncode == 0
+    with Store.open(store) as opened:
+        assert len(list(opened.topic("prod/logs").bundles())) == 1233
+
+
+def test_fsck_as_json(run: Run, store: Path) -> None:
+    """What a repair did is in the document."""
+    document = json.loads(run("fsck", store, "--repair", "--output", "json").stdout)
+    assert (document["damaged"], document["repair"]) == (False, {"found": [], "actions": []})
+
+
+def test_repair_beside_a_writer_ends_with_69(run: Run, store: Path) -> None:
+    """The line names the writer."""
+    with Store.open(store) as opened:
+        opened.topic("prod/logs").positions()
+        done = run("fsck", store, "--repair")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith(f"holdfast: {store}/prod/logs/shard-0000 is being written by process ")
+
+
+def test_a_reader_that_stops_early(segment: Path) -> None:
+    """`| head` ends quietly."""
+    command = f"{sys.executable} -m holdfast inspect --bundles {segment} | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"segment {segment}\n"
+
+
+def test_no_colour_on_request(run: Run, store: Path) -> None:
+    """NO_COLOR, and a pipe, give plain text."""
+    for environment in ({}, {"NO_COLOR": "1"}):
+        assert "\x1b" not in run("topics", store, **environment).stdout
+
+
+def test_fsck_and_inspect_beside_a_running_writer(run: Run, tmp_path: Path) -> None:
+    """A process that appends and seals all the time gives no damage, whenever one looks."""
+    command = [sys.executable, "-m", "holdfast.cli._demo_writer", str(tmp_path / "busy"), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        while b"= 500\n" not in writer.stdout.readline():
+            pass
+        try:
+            for _ in range(3):
+                done = run("fsck", tmp_path / "busy", "--output", "json")
+                assert done.returncode == 0, done.stdout
+                assert run("inspect", tmp_path / "busy", "--output", "json").returncode == 0
+                assert run("topics", tmp_path / "busy").returncode == 0
+                for _ in range(2000):
+                    writer.stdout.readline()
+        finally:
+            writer.kill()
+    assert run("fsck", tmp_path / "busy").returncode == 0
+
+
+def test_demo(run: Run, tmp_path: Path) -> None:
+    """Two kills: everything acknowledged is found, nothing is invented, and the steps are told in plain lines."""
+    done = run("demo", "--rounds", "2", "--seconds", "4", "--folder", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.replace(",", "").split()
+    acknowledged = int(words[1])
+    assert acknowledged > 0
+    assert done.stdout == (f"acknowledged {acknowledged}, found {acknowledged} of them, lost 0, invented 0, kills 2\n")
+    assert "holdfast: round 2: recovered and compared; " in done.stderr
+    refused = run("demo", "--folder", tmp_path / "demo")
+    assert (refused.returncode, refused.stderr) == (
+        64, f"holdfast: {tmp_path}/demo is not empty; choose a new folder for the demonstration\n",
+    )  # fmt: skip
