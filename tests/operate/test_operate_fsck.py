@@ -229,7 +229,7 @@ def add_segment(files: SimulatedFiles, *, slot: int = 0, wrong_fingerprint: bool
     for path in wal_paths(files):
         files.unlink(path)
     folder = SHARD / "segments"
-    write_segment(files, folder, bundles, {print_: batch.schema}, shard_id=reader.shard_id, signal=lambda _: "x")
+    write_segment(files, folder, bundles, shard_id=reader.shard_id, signal=lambda _: "x")
 
 
 def test_a_wrong_fingerprint_is_damage(files: SimulatedFiles) -> None:

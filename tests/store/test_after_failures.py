@@ -230,3 +230,23 @@ def _go_round(files: SimulatedFiles, store: hf.Store, count: int) -> None:
     """Let the store's sealer seal something else, and with it whatever was due before."""
     put(store.topic("prod/other"), 0)
     until(lambda: len(files.list(FOLDER.parent / "other/shard-0000/segments")) == count)
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize("mode", list(CrashMode))
+def test_truncated_inside_the_open_segment_then_killed(before: int, mode: CrashMode) -> None:
+    """A segment whose first bundles were deleted while it was open comes back, goes on and is sealed."""
+    files = SimulatedFiles()
+    topic = open_store(files).topic(TOPIC)
+    for number in range(3):
+        put(topic, number)
+    assert topic.truncate(before) == {0: before}
+    after = crash(files, mode)
+    rest = {number: number for number in range(before, 3)}
+    with open_store(after, seed=2) as store:
+        topic = store.topic(TOPIC)
+        assert contents(topic) == rest
+        assert put(topic, 3) == 3
+        topic.seal()
+        assert contents(topic) == {**rest, 3: 3}
+    assert reopened(after) == seen_by_others(after) == {**rest, 3: 3}

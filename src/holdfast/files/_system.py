@@ -231,7 +231,12 @@ class SystemFiles:
             self.sync_folder(path.parent)
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
-            self.sync_folder(folder.parent)
+            try:
+                self.sync_folder(folder.parent)
+            except OSError:
+                with contextlib.suppress(OSError):  # a name whose sync failed may never be durable: make it anew
+                    folder.rmdir()
+                raise
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)

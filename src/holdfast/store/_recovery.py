@@ -88,7 +88,8 @@ def recover(
     _write_again(log, found)
     if next_offset > found.end:
         log.supersede(found.end)
-    unsealed = _group(found.bundles, clock.monotonic())
+    unsealed = _group(found.bundles, segments[-1].segment_seq + 1 if segments else 0, clock.monotonic())
+    next_seq = max([next_seq, *(segment.segment_seq for segment in unsealed)])
     if unsealed and unsealed[-1].end < next_offset:  # a hole follows: the next bundle cannot have the next index
         unsealed.append(OpenSegment(next_seq + 1, next_offset, clock.monotonic()))
     return ShardState(
@@ -154,7 +155,7 @@ def _settle(
     settled = checkpoint.with_lost(lost)
     if found.torn or settled != checkpoint:
         settled = replace(settled, next_offset=next_offset, next_segment_seq=next_seq)
-        settled.write(files, folder)
+    settled.write(files, folder)  # always: whoever wrote it before may have been killed before it was durable
     for torn in found.torn:
         try:
             copy = cut_torn_tail(files, torn, folder / TORN)
@@ -179,12 +180,22 @@ def _write_again(log: WriteAheadLog, found: Replay) -> None:
         log.sync()
 
 
-def _group(bundles: list[EncodedBundle], now: float) -> list[OpenSegment]:
-    """The same segments with the same numbers as before."""
+def _group(bundles: list[EncodedBundle], free_seq: int, now: float) -> list[OpenSegment]:
+    """The same segments with the same numbers as before.
+
+    Unless a truncation took their first bundles, or a segment was sealed under their number before a failure: then
+    they are counted anew, above what is taken.
+    """
     segments: list[OpenSegment] = []
+    last: int | None = None
     for bundle in bundles:
-        if not segments or segments[-1].segment_seq != bundle.segment_seq:
-            segments.append(OpenSegment(bundle.segment_seq, bundle.offset, now))
+        if bundle.segment_seq != last or bundle.offset != segments[-1].end:
+            last = bundle.segment_seq
+            free_seq = max(free_seq, last)
+            segments.append(OpenSegment(free_seq, bundle.offset, now))
+            free_seq += 1
+        bundle.segment_seq = segments[-1].segment_seq
+        bundle.bundle_index = len(segments[-1].bundles)
         segments[-1].bundles.append(bundle)
     return segments
 

@@ -172,28 +172,36 @@ class Store:
 def _identify(files: Files, folder: Path, ids: Ids, *, create: bool) -> str:
     """The store's id; makes a store in an empty or missing folder if allowed."""
     checkpoint = folder / STORE_CHECKPOINT
-    if files.exists(checkpoint):
-        document = read_checkpoint(files, checkpoint)
-        if document.get("kind") != "store" or not isinstance(document.get("id"), str):
-            raise Corruption(checkpoint, 20, "not a store's checkpoint")
-        return str(document["id"])
     if files.exists(folder) and not files.is_folder(folder):
         raise NotAStore(f"{folder} is a file; a store is a folder")
     if not create:
-        raise NotAStore(
-            f"there is no store at {folder}: no {STORE_CHECKPOINT} in it; check the path, or open it for writing once"
-        )
-    present = files.list(folder) if files.is_folder(folder) else []
-    if any(name != STORE_LOCK and not name.endswith(TEMPORARY_SUFFIX) for name in present):
+        if not files.exists(checkpoint):
+            raise NotAStore(
+                f"there is no store at {folder}: no {STORE_CHECKPOINT} in it; "
+                "check the path, or open it for writing once"
+            )
+        return _read_id(files, checkpoint)
+    files.make_folder(folder)
+    present = files.list(folder)
+    if STORE_CHECKPOINT not in present and any(
+        name != STORE_LOCK and not name.endswith(TEMPORARY_SUFFIX) for name in present
+    ):
         raise NotAStore(
             f"{folder} holds other things ({', '.join(present[:3])}) and no {STORE_CHECKPOINT}: "
             "not a store; choose an empty or a new folder"
         )
-    files.make_folder(folder)
     lock = files.lock(folder / STORE_LOCK, note="", wait=True)  # another process may be making it too
     try:
-        if not files.exists(checkpoint):
-            write_checkpoint(files, checkpoint, {"kind": "store", "id": ids.random_bytes(16).hex()})
+        store_id = _read_id(files, checkpoint) if files.exists(checkpoint) else ids.random_bytes(16).hex()
+        # Written anew each time: whoever wrote it before may have been killed before it was durable.
+        write_checkpoint(files, checkpoint, {"kind": "store", "id": store_id})
     finally:
         lock.release()
-    return _identify(files, folder, ids, create=False)
+    return store_id
+
+
+def _read_id(files: Files, checkpoint: Path) -> str:
+    document = read_checkpoint(files, checkpoint)
+    if document.get("kind") != "store" or not isinstance(document.get("id"), str):
+        raise Corruption(checkpoint, 20, "not a store's checkpoint")
+    return str(document["id"])

@@ -117,13 +117,13 @@ class Topic:
         Raises `ShardTaken` for a shard that another process owns: only its writer may delete.
         """
         own = self._claim()
-        wanted = self._mapping(before)
-        for number in wanted:
-            if number != own.number:
-                raise ShardTaken(
-                    f"shard {number} of {self.name} is not this process's (that is {own.number}): ask its writer"
-                )
         try:
+            wanted = self._mapping(before)
+            for number in wanted:
+                if number != own.number:
+                    raise ShardTaken(
+                        f"shard {number} of {self.name} is not this process's (that is {own.number}): ask its writer"
+                    )
             return {number: own.truncate(offset) for number, offset in wanted.items()}
         except OSError as problem:
             raise disk_error(problem, own.name) from problem
@@ -188,7 +188,10 @@ class Topic:
             if self._sealer is None:
                 raise ReadOnly(f"{self.name} was opened read-only; open the store without read_only=True to write")
             if self._own is None:
-                self._own = self._take_free() or self._make()
+                try:
+                    self._own = self._take_free() or self._make()
+                except OSError as problem:
+                    raise disk_error(problem, self.name) from problem
                 self._looked = True
             return self._own
 
@@ -229,8 +232,6 @@ class Topic:
             if number not in existing:
                 create_shard(self._files, shard_folder(self._folder, number), self._ids)
             return self._open(number)
-        except OSError as problem:
-            raise disk_error(problem, self.name) from problem
         finally:
             lock.release()
 

@@ -185,7 +185,13 @@ class SimulatedFiles:
             with self._changed:
                 if not isinstance(self._find(folder), Folder):
                     self._make_one_folder(folder)
-            self.sync_folder(folder.parent)
+            try:
+                self.sync_folder(folder.parent)
+            except OSError:
+                with self._changed:
+                    parent = self._parent(folder)[0].number
+                    self._record(Unlink(self._index, "unlink", folder, parent, self._clock.now_ns()))
+                raise
 
     def rename(self, source: Path, target: Path) -> None:
         with self._call("rename", source):

@@ -127,9 +127,8 @@ class WriteAheadLog:
         header = FileHeader(
             salt, self._shard_id, name.generation, first_offset, segment_seq, supersedes, self._clock.now_ns()
         )
-        file = self._open_next(name)
         self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES, may_be_reused=True))
-        self._current = file
+        file = self._current = self._open_next(name)
         self._salt, self._position = salt, FILE_HEADER_BYTES
         self._fingerprints.clear()
         file.append([header.encode()])
