@@ -57,6 +57,25 @@ class RecordBundle:
         self._shard = shard
 
     @classmethod
+    def stored(
+        cls,
+        slots: dict[str, pa.RecordBatch],
+        attributes: dict[str, Any],
+        event_time: tuple[int, int] | None,
+        ingestion_time_ns: int,
+        offset: int,
+        shard: int,
+    ) -> RecordBundle:
+        """A bundle that comes from a store: its parts were checked when it went in, and are not copied.
+
+        It may have no slots: those that a reader asked for need not be in every bundle.
+        """
+        bundle = cls.__new__(cls)
+        bundle._slots, bundle._attributes, bundle._event_time = slots, attributes, event_time
+        bundle._ingestion_time_ns, bundle._offset, bundle._shard = ingestion_time_ns, offset, shard
+        return bundle
+
+    @classmethod
     def of(
         cls,
         value: RecordBundle | Mapping[str, pa.RecordBatch | pa.Table],

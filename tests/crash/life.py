@@ -126,7 +126,7 @@ def live() -> Life:
         topic.flush()
         topic.seal()
         life.group(topic, 5)
-        life.files.fail("sync", path="*.wal", error=errno.EIO)  # poisons a WAL file: written again elsewhere
+        life.files.fail("sync", path="*.wal*", error=errno.EIO)  # poisons a WAL file: written again elsewhere
         life.group(topic, 3)
         life.group(topic, 1, "os")
     with life.open() as store:
@@ -134,7 +134,7 @@ def live() -> Life:
         life.group(topic, 4)
         life.truncate(topic, 12)
         life.group(topic, 1)
-        life.files.fail("append", path="*.wal", error=errno.ENOSPC, times=None, short=50)  # every try fails
+        life.files.fail("append", path="*.wal*", error=errno.ENOSPC, times=None, short=50)  # every try fails
         life.group_that_fails(topic, 2)
         life.files.heal()
         life.group(topic, 3)

@@ -10,6 +10,12 @@ import pytest
 from holdfast import RecordBundle, Store
 from holdfast.errors import InputError, ShardTaken
 from holdfast.operate import FsckReport, Severity, fsck, inspect
+from holdfast.operate._aside import Aside
+from holdfast.operate._mend import Mend
+from holdfast.operate._progress import Work
+from holdfast.operate._repair_shard import _keep_strays
+from holdfast.operate._salvage import salvage
+from holdfast.operate._survey import survey
 from holdfast.segment import SegmentReader
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles, crash_states, flip_bit
 from holdfast.wal import FileHeader, Tail, TailFile, WalScan, scan_file
@@ -210,6 +216,20 @@ def test_stray_bundles_are_kept_readable(files: SimulatedFiles) -> None:
     assert (
         "recorded as lost: offsets 0 to 2 (what could be read of them is kept, as said above)" in report.repair.actions
     )
+
+
+def test_a_stray_run_over_two_segments(files: SimulatedFiles) -> None:
+    """Bundles that belonged to two damaged segments are saved together, under the number of the first."""
+    for segment in (0, 1):
+        hit_chunk(files, segment, 2)
+    found = survey(files, SHARD, Work(), {})
+    saved = salvage(files, found)
+    aside = Aside(files, SHARD)
+    mend = Mend(stray=[[saved[offset] for offset in (4, 5, 6, 7)]])
+    _keep_strays(files, mend, aside, found, SequenceIds(), lambda _: "logs")
+    (name,) = files.list(SHARD / "damaged/0001-salvaged")
+    document = inspect(SHARD / "damaged/0001-salvaged" / name, bundles=True, files=files)
+    assert (document["segment_seq"], [each["offset"] for each in document["bundles"]]) == (0, [4, 5, 6, 7])
 
 
 def test_leftover_temporary_files_go(files: SimulatedFiles) -> None:

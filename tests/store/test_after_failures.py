@@ -34,10 +34,10 @@ def test_failed_group_then_a_poisoned_file_then_a_power_cut() -> None:
     files = SimulatedFiles()
     topic = open_store(files).topic(TOPIC)
     acked = {put(topic, number): number for number in range(5)}
-    files.fail("append", errno.ENOSPC, path="*.wal", times=None)
+    files.fail("append", errno.ENOSPC, path="*.wal*", times=None)
     failed = [put_failing(topic, 5)[0], put_failing(topic, 6)[0]]
     files.heal()
-    files.fail("append", errno.EIO, path="*.wal", nth=2)  # the new file's header passes, its records do not
+    files.fail("append", errno.EIO, path="*.wal*", nth=2)  # the new file's header passes, its records do not
     acked[put(topic, 7)] = 7
     for mode in CrashMode:
         found = reopened(crash(files, mode))
@@ -51,10 +51,10 @@ def test_header_cut_by_a_full_disk_does_not_disturb_other_readers(short: int) ->
     files = SimulatedFiles()
     with open_store(files) as store:
         topic = store.topic(TOPIC)
-        files.fail("append", errno.ENOSPC, path="*.wal", short=short)
+        files.fail("append", errno.ENOSPC, path="*.wal*", short=short)
         assert put(topic, 0) == 0
         assert seen_by_others(files) == {0: 0}
-        files.fail("append", errno.EIO, path="*.wal", short=short)
+        files.fail("append", errno.EIO, path="*.wal*", short=short)
         assert put(topic, 1) == 1
         assert seen_by_others(files) == {0: 0, 1: 1}
     assert reopened(files) == {0: 0, 1: 1}
@@ -67,7 +67,7 @@ def test_offsets_of_failed_appends_are_not_given_again(then: str) -> None:
     with open_store(files) as store:
         topic = store.topic(TOPIC)
         put(topic, 0)
-        files.fail("append", errno.ENOSPC, path="*.wal", times=None)
+        files.fail("append", errno.ENOSPC, path="*.wal*", times=None)
         failed, error = put_failing(topic, 1)
         assert isinstance(error, DiskFull)
         files.heal()
@@ -88,7 +88,7 @@ def test_whole_frames_of_a_failed_group_do_not_come_back_after_it_was_recorded_a
         topic = store.topic(TOPIC)
         put(topic, 0)
         files.fail("rename", errno.EIO, path="*.seg*", times=None)  # so that the WAL is still needed
-        files.fail("sync", errno.EIO, path="*.wal", times=None)
+        files.fail("sync", errno.EIO, path="*.wal*", times=None)
         _, error = put_failing(topic, 1)
         assert isinstance(error, ShardFailed)
     files.heal()
@@ -112,7 +112,7 @@ def test_wal_files_that_could_not_be_deleted_are_deleted_later() -> None:
     with running_store(files, wal={"file_size": 4096, "max_size": 8192}, segment={"target_size": 2000}) as store:
         topic = store.topic(TOPIC)
         for operation in ("unlink", "rename"):
-            files.fail(operation, errno.EIO, path="*.wal", times=None)
+            files.fail(operation, errno.EIO, path="*.wal*", times=None)
         number = 0
         with pytest.raises(Backpressure):  # noqa: PT012 (which of them is refused is not the point)
             for number in range(1000):
@@ -128,7 +128,7 @@ def test_full_disk_does_not_fill_the_wal_folder_with_empty_files() -> None:
     with open_store(files) as store:
         topic = store.topic(TOPIC)
         put(topic, 0)
-        files.fail("append", errno.ENOSPC, path="*.wal", times=None)
+        files.fail("append", errno.ENOSPC, path="*.wal*", times=None)
         for number in range(1, 31):
             put_failing(topic, number)
         assert len(files.list(WAL)) <= 4
@@ -250,3 +250,24 @@ def test_truncated_inside_the_open_segment_then_killed(before: int, mode: CrashM
         topic.seal()
         assert contents(topic) == {**rest, 3: 3}
     assert reopened(after) == seen_by_others(after) == {**rest, 3: 3}
+
+
+def test_torn_last_record_while_nothing_new_was_appended() -> None:
+    """An offset that a crash tore is lost, and other processes pass over it, also before the next append."""
+    files = SimulatedFiles()
+    topic = open_store(files).topic(TOPIC)
+    put(topic, 0)
+    append(topic, 1, "os").wait(timeout=30)
+    after = files.kill()
+    (name,) = [each for each in after.list(WAL) if each.endswith(".wal")]
+    torn = after.open(WAL / name)
+    torn.truncate(after.size(WAL / name) - 8)
+    torn.close()
+    with open_store(after, seed=2) as store:
+        topic = store.topic(TOPIC)
+        assert contents(topic) == {0: 0}
+        assert seen_by_others(after) == {0: 0}
+        offset = put(topic, 2)
+        assert offset > 1
+        assert contents(topic) == seen_by_others(after) == {0: 0, offset: 2}
+    assert reopened(after) == seen_by_others(after) == {0: 0, offset: 2}

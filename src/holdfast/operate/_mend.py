@@ -92,7 +92,7 @@ def _between(mend: Mend, found: ShardSurvey, span: Range, salvaged: Mapping[int,
     longest = sorted(candidates, key=len, reverse=True)[: len(free)]
     chosen = sorted(longest, key=lambda run: run[0].offset)
     for number, run in zip(free[len(free) - len(chosen) :], chosen, strict=True):
-        mend.sealed.append(_numbered(run, number))
+        mend.sealed.append(numbered(run, number))
     mend.stray += [run for run in candidates if run not in chosen]
     held = [(run[0].offset, run[-1].offset + 1) for run in chosen]
     mend.lost += [left for gap in gaps for left in subtract(gap, held)]
@@ -106,7 +106,7 @@ def _after(mend: Mend, found: ShardSurvey, start: int, salvaged: Mapping[int, En
         piece for run in runs(salvaged[each] for each in sorted(salvaged) if each >= start) for piece in _cut(run)
     ]
     for piece in pieces:
-        mend.sealed.append(_numbered(piece, mend.next_segment_seq))
+        mend.sealed.append(numbered(piece, mend.next_segment_seq))
         mend.next_segment_seq += 1
         mend.end = piece[-1].offset + 1
     held = [(piece[0].offset, piece[-1].offset + 1) for piece in pieces]
@@ -126,7 +126,7 @@ def _cut(run: Sequence[EncodedBundle]) -> list[list[EncodedBundle]]:
     return pieces
 
 
-def _numbered(run: Sequence[EncodedBundle], segment_seq: int) -> list[EncodedBundle]:
+def numbered(run: Sequence[EncodedBundle], segment_seq: int) -> list[EncodedBundle]:
     """Copies, for the cut above still looks at the old numbers."""
     return [
         EncodedBundle(

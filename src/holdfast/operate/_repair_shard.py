@@ -14,7 +14,7 @@ from holdfast.encoded import EncodedBundle
 from holdfast.files import Files
 from holdfast.operate._aside import Aside
 from holdfast.operate._findings import Finding, Severity
-from holdfast.operate._mend import Mend, plan
+from holdfast.operate._mend import Mend, numbered, plan
 from holdfast.operate._ranges import Range, shown
 from holdfast.operate._salvage import salvage
 from holdfast.operate._survey import ShardSurvey
@@ -78,9 +78,9 @@ def _keep_strays(files: Files, mend: Mend, aside: Aside, found: ShardSurvey, ids
     folder = aside.place("salvaged")
     files.make_folder(folder)
     for run in mend.stray:
-        numbered = [replace(bundle, bundle_index=index) for index, bundle in enumerate(run)]
         shard_id = found.shard_id or ids.random_bytes(16)
-        info = write_segment(files, folder, numbered, shard_id=shard_id, signal=signal)
+        bundles = numbered(run, run[0].segment_seq)  # a run may reach over several damaged segments
+        info = write_segment(files, folder, bundles, shard_id=shard_id, signal=signal)
         span = shown((info.first_offset, info.end_offset))
         aside.did(f"saved {span} into {info.path}: there is no segment number left for them in the shard")
 

@@ -80,8 +80,7 @@ class Committer:
 
         self.commit_lock = threading.RLock()  # held while writing; guards log, planner and what is unsynced
         self._durable = next_offset
-        self._unsynced: list[EncodedBundle] = []
-        self._unsynced_groups: list[Group] = []
+        self._unsynced: list[tuple[Group, list[EncodedBundle]]] = []
 
         self._mutex = threading.Lock()  # guards the rest; never held during input or output
         self._wake = threading.Condition(self._mutex)
@@ -219,9 +218,10 @@ class Committer:
         4. Publish them to readers, here and (through the tail) in other processes.
         5. Resolve the receipts.
 
-        A write or sync that fails poisons the file: no later sync of it is believed. What it held unsynced is written
-        again, with the same offsets, into a new file that supersedes the old one. If that fails too, the receipts
-        fail and their offsets are lost; without room the shard goes on trying, any other fault makes it read-only.
+        What cannot be written goes into a new file, and so does what cannot be synced: no later sync of a file that
+        failed one is believed. Bundles keep their offsets, and the new file supersedes the old one. If that fails too,
+        the receipts fail and their offsets are lost; without room the shard goes on trying, any other fault makes it
+        read-only.
         """
         with self._mutex:
             taken, self._pending = self._pending, []
@@ -233,8 +233,7 @@ class Committer:
                 self._sync_due = math.inf
         if taken:
             self._planner.place(taken)
-            self._unsynced += taken
-            self._unsynced_groups.append(group)
+            self._unsynced.append((group, taken))
         if not self._unsynced:
             return
         try:
@@ -248,27 +247,44 @@ class Committer:
         try:
             if taken:
                 self._log.write(taken, self._durable)
-            if sync:
-                self._log.sync()
         except OSError as problem:
-            _log.warning("WAL write failed; writing again into a new file", shard=self._name, error=str(problem))
-            self._rewrites += 1
-            self._log.supersede(self._unsynced[0].offset)
-            self._log.write(self._unsynced, self._durable)
-            self._log.sync()
-            sync = True
-        if sync:
-            self._settle()
-        else:
-            for group in self._unsynced_groups:
+            self._save_earlier()
+            self._write_again(problem)
+            return
+        if not sync:
+            for group, _ in self._unsynced:
                 group.reach(Durability.OS)
+            return
+        try:
+            self._log.sync()
+        except OSError as problem:
+            self._write_again(problem)
+        else:
+            self._settle(len(self._unsynced))
 
-    def _settle(self) -> None:
-        bundles, groups = self._unsynced, self._unsynced_groups
+    def _save_earlier(self) -> None:
+        """After a failed write, make durable what earlier writes left whole: its callers were told `os`."""
+        if len(self._unsynced) > 1:
+            try:
+                self._log.sync()
+            except OSError:  # then all of it is written again
+                return
+            self._settle(len(self._unsynced) - 1)
+
+    def _write_again(self, problem: OSError) -> None:
+        _log.warning("WAL write failed; writing again into a new file", shard=self._name, error=str(problem))
+        self._rewrites += 1
+        self._log.write_again([bundle for _, bundles in self._unsynced for bundle in bundles], self._durable)
+        self._settle(len(self._unsynced))
+
+    def _settle(self, count: int) -> None:
+        """The first `count` groups that were written are durable."""
+        settled = self._unsynced[:count]
+        bundles = settled[0][1] if count == 1 else [bundle for _, group in settled for bundle in group]
         self._publisher.publish(bundles)
-        self._unsynced, self._unsynced_groups = [], []
+        del self._unsynced[:count]
         self._durable = bundles[-1].offset + 1
-        for group in groups:
+        for group, _ in settled:
             group.reach(Durability.FSYNC)
         self._release(bundles)
         self._groups += 1
@@ -282,8 +298,8 @@ class Committer:
             self._room.notify_all()
 
     def _give_up(self, problem: Exception) -> None:
-        bundles, groups = self._unsynced, self._unsynced_groups
-        self._unsynced, self._unsynced_groups = [], []
+        given_up, self._unsynced = self._unsynced, []
+        bundles = [bundle for _, group in given_up for bundle in group]
         first, end = bundles[0].offset, bundles[-1].offset + 1
         self._log.supersede(first)
         self._planner.roll()
@@ -300,7 +316,7 @@ class Committer:
         if not no_room:
             with self._mutex:
                 self._failure = failure
-        for group in groups:
+        for group, _ in given_up:
             group.fail(failure)
         self._release(bundles)
 

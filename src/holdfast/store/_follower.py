@@ -61,10 +61,10 @@ class ShardFollower:
             for attempt in range(_ATTEMPTS):
                 tail = self.tail()
                 stop = tail.durable if end is None else min(end, tail.durable)
+                self._checkpoint = ShardCheckpoint.read(self._files, self.folder)
                 if attempt:
                     self._look_again()
-                if self._checkpoint is not None:
-                    position = max(position, self._checkpoint.trimmed)
+                position, stop = self._around_holes(max(position, self._checkpoint.trimmed), stop)
                 if position >= stop:
                     return None
                 try:
@@ -76,12 +76,9 @@ class ShardFollower:
                     continue
                 if span is not None:
                     return span
-                if attempt and (after := self._after_hole(position)) is not None:
-                    position = after
             raise problem or DataLost(self.name, position, stop, "neither a segment nor the WAL holds them")
 
     def _look_again(self) -> None:
-        self._checkpoint = ShardCheckpoint.read(self._files, self.folder)
         self._segments = list_segments(self._files, self.folder / "segments")
         self._wal.look_again()
 
@@ -100,9 +97,15 @@ class ShardFollower:
         bundles = self._wal.bundles(position, min(stop, position + BUNDLES_AT_A_TIME), tail.durable)
         return MemorySpan(bundles) if bundles else None
 
-    def _after_hole(self, position: int) -> int | None:
+    def _around_holes(self, position: int, stop: int) -> tuple[int, int]:
+        """`position` moved past offsets that are lost, and `stop` down to where the next such offsets begin."""
         lost = [*(self._checkpoint.lost if self._checkpoint else ()), *self._wal.holes()]
-        return next((end for first, end in lost if first <= position < end), None)
+        for first, end in sorted(lost):
+            if first <= position < end:
+                position = end
+            elif position < first < stop and first < end:
+                stop = first
+        return position, stop
 
     def close(self) -> None:
         self._readers.close()

@@ -105,7 +105,7 @@ def recover(
 
 
 def _sweep_temporary(files: Files, folder: Path) -> None:
-    for place in (folder, folder / "segments", folder / TORN):
+    for place in (folder, folder / "wal", folder / "segments", folder / TORN):
         if files.is_folder(place):
             for name in files.list(place):
                 if name.endswith(TEMPORARY_SUFFIX):
@@ -175,9 +175,7 @@ def _settle(
 def _write_again(log: WriteAheadLog, found: Replay) -> None:
     unsynced = [bundle for bundle in found.bundles if bundle.offset >= found.durable]
     if unsynced:
-        log.supersede(unsynced[0].offset)
-        log.write(unsynced, found.durable)
-        log.sync()
+        log.write_again(unsynced, found.durable)
 
 
 def _group(bundles: list[EncodedBundle], free_seq: int, now: float) -> list[OpenSegment]:
@@ -201,4 +199,10 @@ def _group(bundles: list[EncodedBundle], free_seq: int, now: float) -> list[Open
 
 
 def is_shard(files: Files, folder: Path) -> bool:
-    return files.exists(folder / SHARD_CHECKPOINT)
+    """False for one that was never finished being made; raises `Corruption` if it holds data all the same."""
+    if files.exists(folder / SHARD_CHECKPOINT):
+        return True
+    for place in (folder / "wal", folder / "segments"):
+        if files.is_folder(place) and any(not name.endswith(TEMPORARY_SUFFIX) for name in files.list(place)):
+            raise Corruption(folder / SHARD_CHECKPOINT, 0, "missing, although the shard holds data")
+    return False

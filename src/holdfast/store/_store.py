@@ -19,7 +19,7 @@ from holdfast.files import TEMPORARY_SUFFIX, Files, SystemFiles
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.names import validate_topic
 from holdfast.store._sealer import Sealer
-from holdfast.store._topic import Topic
+from holdfast.store._topic import Topic, holds_shards
 from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState
 from holdfast.wal._replay import Progress
 
@@ -103,6 +103,8 @@ class Store:
         settings = self.settings.resolve(name)
         if self._files.exists(folder / TOPIC_CHECKPOINT):
             state = TopicState(self._files, folder, note=self._note)
+        elif holds_shards(self._files, folder):
+            raise Corruption(folder / TOPIC_CHECKPOINT, 0, "missing, although the topic has shards")
         elif self.read_only:
             raise UnknownTopic(f"{self.path} has no topic {name!r}; it has {', '.join(self.topics()) or 'none'}")
         else:

@@ -42,6 +42,11 @@ def list_shards(files: Files, topic: Path) -> list[int]:
     return sorted(number for number in numbers if is_shard(files, shard_folder(topic, number)))
 
 
+def holds_shards(files: Files, topic: Path) -> bool:
+    """Is there anything in this folder that only a topic has?"""
+    return files.is_folder(topic) and any(_SHARD.fullmatch(name) for name in files.list(topic))
+
+
 class Topic:
     """Made by `Store.topic`. Threads share it."""
 
@@ -139,13 +144,13 @@ class Topic:
         for shard, span in self._spans(start, end):
             for placed in span.bundles(numbers):
                 named = {self._state.slot_name(number): batch for number, batch in placed.batches.items()}
-                yield RecordBundle(
+                yield RecordBundle.stored(
                     named,
-                    decode_attributes(placed.attributes) if placed.attributes else None,
-                    event_time=placed.event_time,
-                    ingestion_time_ns=placed.ingestion_time_ns,
-                    offset=placed.offset,
-                    shard=shard.number,
+                    decode_attributes(placed.attributes),
+                    placed.event_time,
+                    placed.ingestion_time_ns,
+                    placed.offset,
+                    shard.number,
                 )
 
     def read(

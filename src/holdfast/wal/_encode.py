@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import crc32c
-import pyarrow as pa
 
 from holdfast.encoded import ALIGNMENT, EncodedBundle
 from holdfast.wal._format import (
@@ -50,11 +49,6 @@ def encode_bundle(bundle: EncodedBundle, *, salt: int, position: int, synced: in
     return _seal(
         BUNDLE_MAGIC, length + padding, len(slots), flags, bundle.size, position, bundle.offset, synced, rest, salt
     )
-
-
-def schema_message(schema: pa.Schema) -> Any:
-    """The payload of a schema record."""
-    return schema.serialize()
 
 
 def encode_schema(fingerprint: bytes, message: Any, *, salt: int, position: int, offset: int, synced: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
 from holdfast.clock import Clock, Ids
 from holdfast.encoded import ALIGNMENT, EncodedBundle
-from holdfast.files import Files, WritableFile
-from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema, schema_message
+from holdfast.files import Files, WritableFile, replace_file
+from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema
 from holdfast.wal._format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
 
 FIRST_RESERVATION_BYTES: Final = 1 << 20
@@ -61,6 +64,7 @@ class WriteAheadLog:
         self._salt = 0
         self._position = 0
         self._fingerprints: set[bytes] = set()
+        self._poisoned = False  # did a sync of the current file fail?
         self._entry_synced = True  # is the current file's name durable in its folder?
         self._supersedes: int | None = None  # set when the next file must void what older ones hold from here on
 
@@ -80,23 +84,45 @@ class WriteAheadLog:
                 self._flush(buffers)
                 buffers = []
                 self._begin(bundle.offset, bundle.segment_seq, synced)
-            slots = bundle.slots
-            for slot in slots:
-                if slot.fingerprint not in self._fingerprints:
-                    self._add_schema(buffers, slot.fingerprint, schema_message(slot.schema), bundle.offset, synced)
-            header = encode_bundle(bundle, salt=self._salt, position=self._position, synced=synced)
-            buffers.append(header)
-            for slot in slots:
-                buffers.append(slot.data)
-            self._position += len(header) + bundle.size
-            self._log_files[-1].end = bundle.offset + 1
+            self._add_bundle(buffers, bundle, synced)
         self._flush(buffers)
+
+    def write_again(self, bundles: Sequence[EncodedBundle], synced: int) -> None:
+        """Write bundles, consecutive and not known to be durable, into a file of their own that supersedes older ones.
+
+        It gets its name only when it is whole and synced: until then the older files count, in which the same
+        bundles may well be. On return they are durable. Raises `OSError`; then nothing has changed.
+        """
+        self._close_current()
+        file = LogFile(WalName(self._next_generation, bundles[0].offset), bundles[0].offset, FILE_HEADER_BYTES)
+        self._next_generation += 1
+        supersedes = bundles[0].offset if self._supersedes is None else min(bundles[0].offset, self._supersedes)
+        buffers = [self._start_file(file, bundles[0].segment_seq, supersedes)]
+        for bundle in bundles:
+            self._add_bundle(buffers, bundle, synced, file)
+        replace_file(self._files, self._folder / str(file.name), buffers)
+        file.size = self._position
+        self._void(bundles[0].offset)
+        self._log_files.append(file)
+        self._supersedes = None
+
+    def _add_bundle(self, buffers: list[Any], bundle: EncodedBundle, synced: int, file: LogFile | None = None) -> None:
+        slots = bundle.slots
+        for slot in slots:
+            if slot.fingerprint not in self._fingerprints:
+                self._add_schema(buffers, slot.fingerprint, slot.schema, bundle.offset, synced)
+        header = encode_bundle(bundle, salt=self._salt, position=self._position, synced=synced)
+        buffers.append(header)
+        buffers += [slot.data for slot in slots]
+        self._position += len(header) + bundle.size
+        (file or self._log_files[-1]).end = bundle.offset + 1
 
     def _full(self, bundle: EncodedBundle) -> bool:
         holds_none = self._log_files[-1].end == self._log_files[-1].name.first_offset
         return not holds_none and self._position + bundle_bytes(bundle) > self._file_size
 
-    def _add_schema(self, buffers: list[Any], fingerprint: bytes, message: Any, offset: int, synced: int) -> None:
+    def _add_schema(self, buffers: list[Any], fingerprint: bytes, schema: pa.Schema, offset: int, synced: int) -> None:
+        message = schema.serialize()
         padding = -message.size % ALIGNMENT
         if padding:
             raise ValueError(f"Arrow gave a schema message of {message.size} bytes, not a multiple of {ALIGNMENT}")
@@ -120,18 +146,25 @@ class WriteAheadLog:
             self._current.close()
             self._current = None
             synced = max(synced, self._log_files[-1].end)
-        (salt,) = struct.unpack("<I", self._ids.random_bytes(4))
-        name = WalName(self._next_generation, first_offset)
+        file = LogFile(
+            WalName(self._next_generation, first_offset), first_offset, FILE_HEADER_BYTES, may_be_reused=True
+        )
         self._next_generation += 1
         supersedes = min(first_offset, synced) if self._supersedes is None else self._supersedes
-        header = FileHeader(
-            salt, self._shard_id, name.generation, first_offset, segment_seq, supersedes, self._clock.now_ns()
-        )
-        self._log_files.append(LogFile(name, first_offset, FILE_HEADER_BYTES, may_be_reused=True))
-        file = self._current = self._open_next(name)
-        self._salt, self._position = salt, FILE_HEADER_BYTES
+        self._log_files.append(file)
+        self._current = self._open_next(file.name)
+        self._current.append([self._start_file(file, segment_seq, supersedes)])
+
+    def _start_file(self, file: LogFile, segment_seq: int, supersedes: int) -> bytes:
+        """The header of a file; what is encoded next belongs to it."""
+        (self._salt,) = struct.unpack("<I", self._ids.random_bytes(4))
+        self._position = FILE_HEADER_BYTES
         self._fingerprints.clear()
-        file.append([header.encode()])
+        generation, first_offset = file.name
+        now_ns = self._clock.now_ns()
+        return FileHeader(
+            self._salt, self._shard_id, generation, first_offset, segment_seq, supersedes, now_ns
+        ).encode()
 
     def _open_next(self, name: WalName) -> WritableFile:
         """A new file, or a spare one. A spare gets its new name durably before it is written over: so after a crash
@@ -160,24 +193,35 @@ class WriteAheadLog:
 
     def sync(self) -> None:
         """On return all that was written is durable, names included. Raises `OSError`: then it may never be."""
+        if self._poisoned:
+            raise OSError(errno.EIO, "a sync of this file has failed before", str(self._folder))
         if self._current is not None:
+            self._poisoned = True  # unless what follows returns
             self._current.sync()
             if not self._entry_synced:
                 self._files.sync_folder(self._folder)
                 self._entry_synced = True
+            self._poisoned = False
             self._supersedes = None  # only now: a header that was not synced supersedes nothing
 
     def supersede(self, offset: int) -> None:
         """Leave the current file as it is; the next one voids what this and older ones hold from `offset` on."""
+        self._close_current()
+        self._supersedes = offset if self._supersedes is None else min(offset, self._supersedes)
+        self._void(offset)
+        if self._log_files and self._log_files[-1].name.first_offset >= self._supersedes:
+            self._forget_last()
+
+    def _close_current(self) -> None:
+        self._poisoned = False
         if self._current is not None:
             with contextlib.suppress(OSError):  # its content no longer counts
                 self._current.close()
             self._current = None
-        self._supersedes = offset if self._supersedes is None else min(offset, self._supersedes)
+
+    def _void(self, offset: int) -> None:
         for file in self._log_files:
             file.end = max(file.name.first_offset, min(file.end, offset))
-        if self._log_files and self._log_files[-1].name.first_offset >= self._supersedes:
-            self._forget_last()
 
     def _forget_last(self) -> None:
         """Unlink the last file, in which nothing counts, so that retries on a full disk do not fill the folder."""

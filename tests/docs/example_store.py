@@ -1,0 +1,72 @@
+"""The stores that the documents show: fixed ids, a clock that stands still, a disk in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from holdfast import RecordBundle, Store
+from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles, flip_bit
+
+STORE = Path("/data")
+TOPIC = "prod/logs"
+SHARD = STORE / TOPIC / "shard-0000"
+WAL = SHARD / "wal/00000000000000000000-0000000000.wal"
+SEGMENT = SHARD / "segments/0000000000000000-00000000000000000000.seg"
+
+
+def opened(files: SimulatedFiles, seed: int = 0) -> Store:
+    return Store.open(STORE, files=files, clock=FakeClock(), ids=SequenceIds(seed))
+
+
+def rows(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"x": pa.array(values, pa.int64())})
+
+
+def formats_store() -> tuple[SimulatedFiles, bytes]:
+    """Two bundles, synced one by one, then sealed; the files before that, and the tail before the second bundle."""
+    files = SimulatedFiles()
+    topic = opened(files).topic(TOPIC)
+    topic.append(RecordBundle({"logs": rows(7)}, {"source": "web-7"}, event_time=(5, 6))).wait()
+    tail = files.read(SHARD / "tail")
+    topic.append({"logs": rows(8, 9)}).wait()
+    unsealed = files.kill()
+    topic.seal()
+    copy(files, SEGMENT, unsealed, STORE / "sealed.seg")
+    return unsealed, tail
+
+
+def damaged_store() -> SimulatedFiles:
+    """Two segments, the second with a flipped bit, and a WAL whose last record is torn."""
+    files = SimulatedFiles()
+    number = 0
+    for sealed in (3, 2):
+        with opened(files, number) as store:
+            for number in range(number, number + sealed):  # noqa: B020 - goes on counting
+                store.topic(TOPIC).append({"logs": rows(*[number] * 100)}).wait()
+            number += 1
+    topic = opened(files, number).topic(TOPIC)
+    for value in (number, number + 1):
+        topic.append({"logs": rows(*[value] * 100)}).wait()
+    tail = files.read(SHARD / "tail")
+    topic.append({"logs": rows(*[number + 2] * 100)}).wait()
+    files = files.kill()
+    overwrite(files, SHARD / "tail", tail)
+    (log,) = (SHARD / "wal" / name for name in files.list(SHARD / "wal"))
+    overwrite(files, log, files.read(log)[:-500])
+    flip_bit(files, SHARD / "segments" / files.list(SHARD / "segments")[1], 8 * 500)
+    return files
+
+
+def overwrite(files: SimulatedFiles, path: Path, data: bytes) -> None:
+    file = files.open(path)
+    file.truncate(0)
+    file.append([data])
+    file.close()
+
+
+def copy(source: SimulatedFiles, path: Path, target: SimulatedFiles, place: Path) -> None:
+    file = target.create(place)
+    file.append([source.read(path)])
+    file.close()
