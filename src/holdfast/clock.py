@@ -37,7 +37,7 @@ class SystemIds:
     random_bytes = staticmethod(os.urandom)
 
 
-def breathe(items: Iterable[T], every: int = 50) -> Iterator[T]:
+def breathe(items: Iterable[T], every: int = 250) -> Iterator[T]:
     """`items`, with a pause for other threads after every few.
 
     A long loop would make a thread that comes back from the disk wait for the interpreter, 5 ms each time; the

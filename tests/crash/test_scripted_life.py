@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from crash.life import check, live
 
+from crash.life import check, live
 from holdfast.testing import CrashMode, crash_states
 
 PARTS = 8  # so that workers share the states

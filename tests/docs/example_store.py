@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from holdfast import RecordBundle, Store
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles, flip_bit
+from holdfast.wal import scan_file
 
 STORE = Path("/data")
 TOPIC = "prod/logs"
@@ -54,9 +55,16 @@ def damaged_store() -> SimulatedFiles:
     files = files.kill()
     overwrite(files, SHARD / "tail", tail)
     (log,) = (SHARD / "wal" / name for name in files.list(SHARD / "wal"))
-    overwrite(files, log, files.read(log)[:-500])
+    overwrite(files, log, records(files, log)[:-500])
     flip_bit(files, SHARD / "segments" / files.list(SHARD / "segments")[1], 8 * 500)
     return files
+
+
+def records(files: SimulatedFiles, path: Path) -> bytes:
+    """A WAL file up to the end of its last record; room may be prepared behind it."""
+    data = files.read(path)
+    scan, _ = scan_file(pa.py_buffer(data), path)
+    return data[: scan.position]
 
 
 def overwrite(files: SimulatedFiles, path: Path, data: bytes) -> None:

@@ -165,7 +165,7 @@ def test_full_disk_and_room_again() -> None:
     files = SimulatedFiles()
     with open_store(files) as store:
         topic = store.topic(TOPIC)
-        put(topic, 0)
+        put(topic, 0, width=3000)
         free, total = files.free_bytes(Path("/"))
         files.capacity = total - free
         receipt = append(topic, 1, width=3000)

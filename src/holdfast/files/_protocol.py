@@ -36,8 +36,8 @@ class WritableFile(Protocol):
         """Reserve room for `size` bytes, the length staying as it is; does nothing where unsupported."""
         ...
 
-    def rewind(self) -> None:
-        """The next append goes to the beginning; what is there stays until it is overwritten."""
+    def seek(self, position: int) -> None:
+        """The next append goes to `position`; what is there stays until it is overwritten."""
         ...
 
     def truncate(self, size: int) -> None: ...

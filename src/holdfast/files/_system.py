@@ -116,8 +116,8 @@ class _SystemFile:
             if code not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                 raise OSError(code, os.strerror(code), str(self._path))
 
-    def rewind(self) -> None:
-        self._end = 0
+    def seek(self, position: int) -> None:
+        self._end = position
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 MAX_BOUND_BYTES: Final = 256
+MIN_CHUNK_ROWS: Final = 1000  # below this, on average, chunks are joined before they are measured
 _ORDERED: Final = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -42,12 +43,22 @@ class Statistics(NamedTuple):
 def measure(table: pa.Table) -> Statistics:
     """Null counts and bounds of every column; calls per column, not per chunk, that let other threads run."""
     names = table.column_names
+    if table.num_columns and table.column(0).num_chunks > table.num_rows // MIN_CHUNK_ROWS:
+        table = _joined(table)
     bounds = {
         name: pair
         for name, column in zip(names, table.columns, strict=True)
         if names.count(name) == 1 and (pair := _bounds(column)) is not None
     }
     return Statistics([_null_count(column) for column in table.columns], pa.RecordBatch.from_pydict(bounds))
+
+
+def _joined(table: pa.Table) -> pa.Table:
+    """Many small chunks in one, which costs less than asking each of them; as they are if they do not fit one."""
+    try:
+        return table.combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return table
 
 
 def _null_count(column: pa.ChunkedArray) -> int | None:

@@ -33,6 +33,7 @@ from holdfast.store._receipt import Group, Receipt
 from holdfast.wal import WriteAheadLog
 
 RELAXED_SYNC_SECONDS: Final = 0.1
+LED_LOOK_SECONDS: Final = 0.003
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _log = structlog.get_logger("holdfast.store")
 
@@ -95,6 +96,7 @@ class Committer:
         self._failure: Callable[[], HoldfastError] | None = None
         self._closing = False
         self._sleeping = False
+        self._led = False  # do callers commit for themselves?
         self._thread: threading.Thread | None = None
         self._groups = self._bundles = self._bytes = self._rewrites = self._failed_bundles = 0
 
@@ -122,7 +124,7 @@ class Committer:
             self._held_bytes += size
             group = self._group
             self._set_due(level)
-            if self._sleeping:
+            if self._sleeping and not self._led:
                 self._wake.notify()
             elif self._thread is None:
                 self._start()
@@ -174,14 +176,27 @@ class Committer:
                 self._room.notify_all()
 
     def lead(self, group: Group) -> None:
-        """Commit `group` in the caller's thread, if it is a single bundle, still pending, and nobody else commits."""
-        if self._settings.flush_interval or not self.commit_lock.acquire(blocking=False):
-            return
-        try:
-            if group is self._group and self._sync_due == 0.0 and len(self._pending) == 1:
-                self._commit(sync=True)
-        finally:
-            self.commit_lock.release()
+        """Commit `group` in the caller's thread, if it is a single bundle, still pending, and nobody else commits.
+
+        While callers lead, the committer's thread is not woken for each append: it would only be in their way. It
+        looks by itself every few milliseconds, until it finds something that nobody waits for, or nothing at all.
+        """
+        if not self._settings.flush_interval and self.commit_lock.acquire(blocking=False):
+            try:
+                if group is self._group and self._sync_due == 0.0 and len(self._pending) == 1:
+                    self._led = True
+                    self._commit(sync=True)
+                    return
+            finally:
+                self.commit_lock.release()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Somebody waits, and leaves the commit to the committer's thread."""
+        if self._led:
+            with self._mutex:
+                self._led = False
+                self._wake.notify()
 
     # -- the committer's side -----------------------------------------------------------------------------------
 
@@ -195,9 +210,13 @@ class Committer:
                 while (
                     delay := min(self._write_due, self._sync_due) - self._clock.monotonic()
                 ) > 0 and not self._closing:
+                    appended = self._next_offset
                     self._sleeping = True
-                    self._wake.wait(None if delay == math.inf else delay)
+                    self._wake.wait(LED_LOOK_SECONDS if self._led else None if delay == math.inf else delay)
                     self._sleeping = False
+                    if self._next_offset == appended:
+                        self._led = False
+                self._led = False
                 if self._closing and not self._pending and self._sync_due == math.inf:
                     return
                 sync = self._closing or self._sync_due <= self._clock.monotonic()
@@ -309,6 +328,8 @@ class Committer:
         no_room = isinstance(problem, OSError) and problem.errno in _NO_ROOM
 
         def failure() -> HoldfastError:
+            if isinstance(problem, ShardFailed):  # these were pending behind the failure
+                return ShardFailed(str(problem))
             if no_room:
                 return DiskFull(f"{self._name}: no room for offsets {first} to {end - 1}: {problem}; free some space")
             return ShardFailed(f"{self._name}: {problem!r}; the shard is read-only until the store is reopened")

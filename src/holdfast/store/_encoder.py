@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,9 @@ from holdfast.schema import check_storable, fingerprint
 from holdfast.store._topic_state import TopicState
 
 REMEMBERED_SCHEMAS: Final = 16  # per slot; one that is not remembered costs a fingerprint again
+
+
+_number = attrgetter("slot")
 
 
 class _Known(NamedTuple):
@@ -37,10 +41,8 @@ class Encoder:
         """Raises `InvalidBundle` for what cannot be stored, before anything is."""
         encoded = [self._encode_slot(name, batch) for name, batch in slots.items()]
         if len(encoded) > 1:
-            encoded.sort(key=lambda slot: slot.slot)
-        size = 0
-        for slot in encoded:
-            size += slot.data.size
+            encoded.sort(key=_number)
+        size = sum([slot.data.size for slot in encoded])
         if size > MAX_BUNDLE_BYTES:
             raise InvalidBundle(f"the bundle has {size} bytes; at most {MAX_BUNDLE_BYTES} are possible: split it")
         return tuple(encoded)

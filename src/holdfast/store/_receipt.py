@@ -60,6 +60,8 @@ class Leader(Protocol):
 
     def lead(self, group: Group) -> None: ...
 
+    def nudge(self) -> None: ...
+
 
 class Receipt:
     """Says where a bundle is, and how durable it has become."""
@@ -87,8 +89,10 @@ class Receipt:
         """
         group, level = self._group, self.level
         if group.reached < level:
-            if timeout is None:  # a disk that hangs would hold the caller beyond any timeout
+            if timeout is None:
                 self._leader.lead(group)
+            else:  # a disk that hangs would hold the caller beyond any timeout
+                self._leader.nudge()
             if group.reached < level and not group.wait(level, timeout):
                 raise WaitTimeout(
                     f"offset {self.offset} was not at level {level} within {timeout} s; it may still get there"
@@ -103,6 +107,7 @@ class Receipt:
 
     def __await__(self) -> Generator[Any, None, Durability]:
         """The same without blocking the event loop."""
+        self._leader.nudge()
         while not self._group.settled(self.level):
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()

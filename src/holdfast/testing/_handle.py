@@ -65,8 +65,8 @@ class SimulatedFile:
             if size > self._node.seen.size + self._files._room():
                 raise no_space(self._path)
 
-    def rewind(self) -> None:
-        self._end = 0
+    def seek(self, position: int) -> None:
+        self._end = position
 
     def truncate(self, size: int) -> None:
         with self._files._call("truncate", self._path):

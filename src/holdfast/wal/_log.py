@@ -19,7 +19,8 @@ from holdfast.files import Files, WritableFile, replace_file
 from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema
 from holdfast.wal._format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
 
-FIRST_RESERVATION_BYTES: Final = 1 << 20
+SMALL_WRITE_BYTES: Final = 1 << 18
+_ZEROS: Final = memoryview(bytes(1 << 20))
 MAX_SPARES: Final = 2  # one in use soon, one behind it; each as large as a WAL file
 SPARE_PREFIX: Final = "spare-"
 
@@ -60,7 +61,7 @@ class WriteAheadLog:
         self._log_files = list(earlier)  # oldest first; the last one is the current one while `_current` is set
         self._spares = deque(spares)  # names of files that may be written over
         self._current: WritableFile | None = None
-        self._reserved = 0
+        self._prepared = 0  # up to here the current file's blocks are ready to be written
         self._salt = 0
         self._position = 0
         self._fingerprints: set[bytes] = set()
@@ -135,9 +136,10 @@ class WriteAheadLog:
 
     def _flush(self, buffers: list[Any]) -> None:
         if buffers and self._current is not None:
-            self._reserve(self._current, self._position)
+            file = self._log_files[-1]
+            self._make_room(self._current, file.size, self._position)
             self._current.append(buffers)
-            self._log_files[-1].size = self._position
+            file.size = self._position
 
     def _begin(self, first_offset: int, segment_seq: int, synced: int) -> None:
         """Sync the current file, then make the next one: so its header's mark is true."""
@@ -173,23 +175,33 @@ class WriteAheadLog:
         try:
             spare = self._spares.popleft()
         except IndexError:
-            self._entry_synced, self._reserved = False, 0
+            self._entry_synced, self._prepared = False, 0
             return self._files.create(path)
         self._files.rename(self._folder / spare, path)
         self._files.sync_folder(self._folder)
         self._entry_synced = True
         file = self._files.open(path)
-        file.rewind()
-        self._reserved = self._file_size
+        file.seek(0)
+        self._prepared = self._file_size
         return file
 
-    def _reserve(self, file: WritableFile, end: int) -> None:
-        """Room for what comes next, in growing steps: a small topic does not take a whole file's room."""
-        if end <= self._reserved:
+    def _make_room(self, file: WritableFile, start: int, end: int) -> None:
+        """Prepare the blocks that the next writes go to, so that syncing them changes as little else as possible.
+
+        For small writes by filling them with zeros, some way ahead: overwriting takes half the time of growing, and
+        the one sync that carries the zeros is soon made up for. For large ones by reserving them, in growing steps,
+        so that a small topic does not take a whole file's room. Only speed depends on it.
+        """
+        if end <= self._prepared:
             return
-        self._reserved = max(end, min(self._file_size, max(4 * self._reserved, FIRST_RESERVATION_BYTES)))
-        with contextlib.suppress(OSError):  # only speed: the writes themselves will say if there is no room
-            file.preallocate(self._reserved)
+        with contextlib.suppress(OSError):  # the writes themselves will say if there is no room
+            if end - start <= SMALL_WRITE_BYTES:
+                self._prepared = max(end, min(self._file_size, end + len(_ZEROS)))
+                file.write_at(start, _ZEROS[: self._prepared - start])
+            else:
+                self._prepared = max(end, min(self._file_size, 4 * self._prepared))
+                file.preallocate(self._prepared)
+        file.seek(start)
 
     def sync(self) -> None:
         """On return all that was written is durable, names included. Raises `OSError`: then it may never be."""

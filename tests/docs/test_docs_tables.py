@@ -1,0 +1,129 @@
+"""The tables of the operating guide are complete, and say what the code says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+import annotated_types as bounds
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from docs.documents import ROOT, code_in, table, text_of
+from holdfast import errors
+from holdfast.bundle import MAX_ATTRIBUTE_BYTES
+from holdfast.config import BufferSettings, StoreSettings
+from holdfast.config.settings import MAX_BUNDLE_BYTES
+from holdfast.durability import Durability
+from holdfast.names import MAX_NAME_LENGTH
+from holdfast.slots import MAX_SLOTS
+from holdfast.store._committer import RELAXED_SYNC_SECONDS
+from holdfast.store._sealer import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from holdfast.store._shard import MAX_UNSEALED_SEGMENTS
+from holdfast.store._store import MAX_SHARDS
+from holdfast.wal._log import MAX_SPARES
+from holdfast.wal._repair import KEPT_COPIES
+
+OPERATING = "docs/operating.md"
+
+
+def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
+FIELDS = dict(_fields(BufferSettings))
+
+
+def _bounds(field: FieldInfo) -> str:
+    """What a field allows, in the words of the table."""
+    choices: tuple[Any, ...] = get_args(field.annotation) if get_origin(field.annotation) is not None else ()
+    if field.annotation is Durability:
+        choices = tuple(str(level) for level in Durability if level is not Durability.OBJECT)
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    limits = {type(each): each for each in field.metadata if isinstance(each, bounds.BaseMetadata)}
+    low = limits[bounds.Ge].ge if bounds.Ge in limits else None
+    if bounds.Le in limits:
+        return f"{low} to {limits[bounds.Le].le}"
+    if bounds.Lt in limits:
+        return f"{low} to below {limits[bounds.Lt].lt}"
+    return f"above {limits[bounds.Gt].gt}" if low is None else f"at least {low}"
+
+
+def _value(settings: BaseModel, key: str) -> Any:
+    value: Any = settings
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def test_every_setting_is_listed_once_in_order() -> None:
+    """The table has the keys of the models, no others, in their order."""
+    assert [code_in(row[0])[0] for row in table(OPERATING, "key in `buffer`")] == list(FIELDS)
+
+
+@pytest.mark.parametrize("row", table(OPERATING, "key in `buffer`"), ids=lambda row: row[0].strip("`"))
+def test_defaults_and_bounds_are_the_models(row: list[str]) -> None:
+    """The default shown can be passed as it stands and means the model's default; the bounds are the model's."""
+    (key,), (default,), shown = code_in(row[0]), code_in(row[1]), row[2]
+    document: Any = default
+    for part in reversed(["buffer", *key.split(".")]):
+        document = {part: document}
+    assert _value(StoreSettings.of(document).buffer, key) == _value(BufferSettings(), key)
+    assert shown == _bounds(FIELDS[key])
+    assert row[3]
+
+
+def test_every_error_is_listed_with_its_exit_code() -> None:
+    """The table has each class of the tree, in the order of errors.py, with its exit code."""
+    kinds = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, Exception)]
+    listed = [(code_in(row[0])[0], int(row[1])) for row in table(OPERATING, "error | exit")]
+    assert listed == [(kind.__name__, kind.exit_code) for kind in kinds]
+
+
+def _log_calls() -> set[tuple[str, str]]:
+    """Level and line of each call of a logger in the package."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="_log"), attr=level), args=[ast.Constant(value=str(line)), *_]
+                ):
+                    found.add((level, line))
+    return found
+
+
+def test_every_log_line_is_listed() -> None:
+    """The table has each line that the store logs, with its level, and no others."""
+    rows = table(OPERATING, "level | line")
+    assert len(rows) == len(_log_calls())
+    assert {(row[0], code_in(row[1])[0]) for row in rows} == _log_calls()
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "figure"),
+    [
+        ("guarantees", "1 GiB of encoded payload", MAX_BUNDLE_BYTES == 1 << 30),
+        ("guarantees", "64 KiB encoded as MessagePack", MAX_ATTRIBUTE_BYTES == 64 << 10),
+        ("guarantees", "| slots of a topic | 65,535;", MAX_SLOTS == 65_535),
+        ("guarantees", "| shards of a topic | 10,000 |", MAX_SHARDS == 10_000),
+        ("guarantees", "| names | 1 to 128 of", MAX_NAME_LENGTH == 128),
+        ("guarantees", "are synced within 0.1 s", RELAXED_SYNC_SECONDS == 0.1),
+        ("guarantees", "after 0.2 s up\n  to every 30 s", (FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS) == (0.2, 30.0)),
+        ("guarantees", "until three full segments wait", MAX_UNSEALED_SEGMENTS == 3),
+        ("operating", "up to two WAL files per shard", MAX_SPARES == 2),
+        ("operating", "at most 8 copies", KEPT_COPIES == 8),
+    ],
+)
+def test_figures_are_those_of_the_code(document: str, text: str, figure: bool) -> None:
+    """A figure in a document is the constant in the code."""
+    assert text in text_of(f"docs/{document}.md")
+    assert figure
