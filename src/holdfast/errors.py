@@ -89,7 +89,7 @@ class DiskFull(Backpressure):
 
 
 class DiskFault(TryAgain):
-    """The disk refused a call; what was asked for did not happen."""
+    """The disk refused a call; what was asked for may be half done, and can be repeated."""
 
 
 class WaitTimeout(TryAgain, TimeoutError):

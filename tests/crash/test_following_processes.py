@@ -1,4 +1,4 @@
-"""Another process reads while one writes, seals, deletes, dies and comes back: each offset once, in order, as it was."""
+"""Another process reads while one writes, seals, deletes, dies and comes back: each offset once, in order."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class Writer:
     def join(self) -> None:
         self.process.wait(120)
         self._reader.join(120)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 def wait_for_topic(store: hf.Store, process: Writer) -> hf.Topic:
@@ -126,7 +128,7 @@ def test_tailing_a_writer_that_deletes(tmp_path: Path) -> None:
 
 
 def test_tailing_over_kills_and_restarts(tmp_path: Path) -> None:
-    """A reader that stays while writers are killed and restarted sees each offset once, and all that was acknowledged."""
+    """A reader that stays while writers die and come back sees each offset once, and all that was acknowledged."""
     acked: dict[int, int] = {}
     process = Writer(tmp_path / "data", 0, seal_every=11)
     with wait_for_store(tmp_path / "data", process) as store:

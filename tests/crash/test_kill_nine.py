@@ -32,6 +32,7 @@ def lines_until_killed(process: subprocess.Popen[str], count: int) -> Iterator[s
             yield line
         if seen == count:
             process.kill()
+    process.stdout.close()
     assert process.wait() == -9
 
 

@@ -109,7 +109,8 @@ def test_the_store_has_as_many_files_as_the_sweeps_expect(files: SimulatedFiles)
 def test_damage_in_the_last_acknowledged_frame_is_no_torn_tail(files: SimulatedFiles) -> None:
     """The tail says that the last frame was durable: a bad byte in it is damage."""
     last = wal_paths(files)[-1]
-    flip_bit(files, last, files.size(last) * 8 - 1000)
+    scan, _ = scan_file(files.map(last), last)
+    flip_bit(files, last, scan.position * 8 - 1000)
     findings = [each for each in fsck(STORE, files=files).findings if each.severity is Severity.DAMAGE]
     assert [each.path for each in findings] == [str(last), str(SHARD)]
     assert findings[0].what.endswith(f"yet offset {BUNDLES - 1} was durable")

@@ -334,7 +334,9 @@ class Committer:
                 return DiskFull(f"{self._name}: no room for offsets {first} to {end - 1}: {problem}; free some space")
             return ShardFailed(f"{self._name}: {problem!r}; the shard is read-only until the store is reopened")
 
-        if not no_room:
+        if no_room:
+            self._log.drop_spares()
+        else:
             with self._mutex:
                 self._failure = failure
         for group, _ in given_up:

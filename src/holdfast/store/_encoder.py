@@ -44,7 +44,7 @@ class Encoder:
             encoded.sort(key=_number)
         size = sum([slot.data.size for slot in encoded])
         if size > MAX_BUNDLE_BYTES:
-            raise InvalidBundle(f"the bundle has {size} bytes; at most {MAX_BUNDLE_BYTES} are possible: split it")
+            raise InvalidBundle(_too_large(size))
         return tuple(encoded)
 
     def _encode_slot(self, name: str, batch: pa.RecordBatch) -> EncodedSlot:
@@ -53,18 +53,25 @@ class Encoder:
             if known.schema.equals(schema, check_metadata=True) and (
                 known.kind is PayloadKind.MESSAGE or known.fingerprint == fingerprint(schema)
             ):  # Arrow's comparison looks past field names inside dictionary values
-                break
-        else:
-            known = self._learn(name, schema)
-        slot = encode_slot(known.number, known.fingerprint, known.kind, batch)
-        slot.schema = known.schema  # one object for all bundles, so that theirs can go
-        return slot
+                slot = encode_slot(known.number, known.fingerprint, known.kind, batch)
+                slot.schema = known.schema  # one object for all bundles, so that theirs can go
+                return slot
+        return self._encode_new(name, batch)
 
-    def _learn(self, name: str, schema: pa.Schema) -> _Known:
+    def _encode_new(self, name: str, batch: pa.RecordBatch) -> EncodedSlot:
+        """A slot or schema that we have not met: it is written down once we know that the batch can be stored."""
+        schema = batch.schema
         validate_slot(name)
         check_storable(schema)
-        number = self._topic.admit(name, schema)
-        known = _Known(schema, number, fingerprint(schema), payload_kind(schema))
+        slot = encode_slot(0, fingerprint(schema), payload_kind(schema), batch)
+        if slot.data.size > MAX_BUNDLE_BYTES:
+            raise InvalidBundle(_too_large(slot.data.size))
+        slot.slot = self._topic.admit(name, schema)
+        known = _Known(schema, slot.slot, slot.fingerprint, slot.kind)
         with self._lock:
             self._known[name] = [known, *self._known.get(name, ())][:REMEMBERED_SCHEMAS]
-        return known
+        return slot
+
+
+def _too_large(size: int) -> str:
+    return f"the bundle has {size} bytes; at most {MAX_BUNDLE_BYTES} are possible: split it"

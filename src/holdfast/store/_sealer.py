@@ -134,4 +134,4 @@ class Sealer:
             return
         for shard in shards:
             if free < total * self._min_free_disk(shard):
-                self._attempt(shard, shard.roll)
+                self._attempt(shard, shard.relieve)

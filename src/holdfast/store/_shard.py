@@ -214,6 +214,11 @@ class Shard:
         segment = self._open  # read once, without the view: the sealer asks while it holds a lock of its own
         return None if segment is None else segment.opened + self.settings.segment.max_open_duration
 
+    def relieve(self) -> None:
+        """The disk runs short: seal what is open, so that its WAL can go, and keep no spare files."""
+        self.roll()
+        self._wal.drop_spares()
+
     @property
     def has_work(self) -> bool:
         """Is there anything for the sealer?"""
@@ -251,6 +256,8 @@ class Shard:
                 name = self._write_segment(segment)
             except Exception as problem:
                 self._seal_problem = problem
+                if isinstance(problem, OSError):
+                    self._wal.drop_spares()  # in case it is room that is wanting
                 with self._committer.commit_lock:
                     self._limit_backlog()
                 raise

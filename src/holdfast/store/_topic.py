@@ -29,6 +29,7 @@ from holdfast.store._topic_state import TopicState
 from holdfast.wal._replay import Progress
 
 Position = int | Mapping[int, int] | None
+MAX_SHARDS: Final = 10_000  # as many as four digits name
 _SHARD: Final = re.compile(r"shard-(\d{4,})")
 
 
@@ -234,6 +235,8 @@ class Topic:
         try:
             existing = list_shards(self._files, self._folder)
             number = max(existing, default=-1) + 1 if self._wanted is None else self._wanted
+            if number >= MAX_SHARDS:
+                raise ShardTaken(f"all {MAX_SHARDS} shards of {self.name} are taken; close some of their writers")
             if number not in existing:
                 create_shard(self._files, shard_folder(self._folder, number), self._ids)
             return self._open(number)
@@ -326,4 +329,4 @@ def disk_error(problem: OSError, where: str) -> HoldfastError:
     """What a caller is told when the system refuses: no room, or something else."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{where}: {problem}; free some space")
-    return DiskFault(f"{where}: {problem}; nothing was changed: try again when the disk is well")
+    return DiskFault(f"{where}: {problem}; what was asked for may be half done: repeat it when the disk is well")

@@ -26,6 +26,7 @@ SPARE_PREFIX: Final = "spare-"
 
 
 def list_spares(files: Files, folder: Path) -> list[str]:
+    """The files in a shard's WAL folder that may be written over."""
     return [name for name in files.list(folder) if name.startswith(SPARE_PREFIX)]
 
 
@@ -196,7 +197,7 @@ class WriteAheadLog:
             return
         with contextlib.suppress(OSError):  # the writes themselves will say if there is no room
             if end - start <= SMALL_WRITE_BYTES:
-                self._prepared = max(end, min(self._file_size, end + len(_ZEROS)))
+                self._prepared = max(end, min(self._file_size, start + len(_ZEROS)))
                 file.write_at(start, _ZEROS[: self._prepared - start])
             else:
                 self._prepared = max(end, min(self._file_size, 4 * self._prepared))
