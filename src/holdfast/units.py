@@ -44,8 +44,10 @@ def parse_bytes(value: int | str) -> int:
 def parse_seconds(value: float | str) -> float:
     """`"250ms"` is 0.25; a plain number is seconds."""
     if not isinstance(value, str):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
             raise InvalidSettings(f"{value!r} is not a duration; write it like 25ms, 60s or 72h")
+        if value < 0:
+            raise InvalidSettings(f"{value} is not a duration: it is negative")
         return float(value)
     number, unit = _split(value, "duration", "25ms, 60s or 72h")
     if unit == "":

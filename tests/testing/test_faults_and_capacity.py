@@ -28,6 +28,7 @@ def test_every_operation_can_fail() -> None:
         "sync": file.sync,
         "create": lambda: files.create(Path("/new")),
         "open": lambda: files.open(A),
+        "open_mapped": lambda: files.open_mapped(A),
         "read": lambda: files.read(A),
         "map": lambda: files.map(A),
         "size": lambda: files.size(A),

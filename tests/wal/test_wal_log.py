@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.testing import CrashMode, SimulatedFiles, crash, crash_states
 from holdfast.wal import FileHeader, WalName, list_spares, list_wal
-from wal.walkit import FOLDER, bundle, disk, names, new_log, offsets, replayed, salt_of, scan, write
+from wal.walkit import FOLDER, bundle, disk, names, new_log, offsets, replayed, salt_of, scan, write, written
 
 
 def header(files: SimulatedFiles, name: str) -> FileHeader:
@@ -41,7 +41,7 @@ def test_rotation_by_size() -> None:
         assert name.first_offset == reached
         reached = scan(files.read(FOLDER / str(name)))[0].offset
     assert reached == 30
-    assert log.size == sum(files.size(FOLDER / str(name)) for name in found)
+    assert log.size == sum(len(written(files, FOLDER / str(name))) for name in found)
     survived = crash(files, CrashMode.LOST)  # the current file was never synced, all others were
     assert offsets(replayed(survived)) == list(range(found[-1].first_offset))
 

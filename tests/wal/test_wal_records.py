@@ -27,6 +27,7 @@ from wal.walkit import (
     salt_of,
     scan,
     write,
+    written,
 )
 
 
@@ -36,17 +37,17 @@ def test_any_arrow_batch_comes_back(batches: list[pa.RecordBatch], event: int | 
     """Bundles of every Arrow type come back from the file with all their fields, bytes and schema metadata."""
     files = disk()
     log = new_log(files)
-    written = []
+    stored = []
     for offset, each in enumerate(batches):
         encoded = bundle(offset, slots={offset * 7: each, 60_000: batches[0]})
         encoded.event_time = None if event is None else (event, event)
-        written.append(encoded)
-    log.write(written, 0)
-    result, found = scan(files.read(only(files)))
+        stored.append(encoded)
+    log.write(stored, 0)
+    result, found = scan(written(files))
     assert result.end is not None
     assert result.end.bad is None
-    assert len(found) == len(written)
-    for one, other in zip(found, written, strict=True):
+    assert len(found) == len(stored)
+    for one, other in zip(found, stored, strict=True):
         assert_same(one, other)
 
 
@@ -57,8 +58,8 @@ def test_torn_at_every_byte() -> None:
     ends = []
     for offset in range(3):
         log.write([bundle(offset, width=30 * offset)], 0)
-        ends.append(files.size(only(files)))
-    data = files.read(only(files))
+        ends.append(len(written(files)))
+    data = written(files)
     for cut in range(80, len(data) + 1):
         result, found = scan(data[:cut])
         assert offsets(found) == [offset for offset, end in enumerate(ends) if end <= cut]
@@ -73,7 +74,7 @@ def test_whatever_is_not_of_this_file_ends_it(rest: bytes) -> None:
     """Room that was reserved, or what a file that is written over held before, is a clean end."""
     files = disk()
     write(files, range(2))
-    data = files.read(only(files))
+    data = written(files)
     result, found = scan(data + rest)
     assert offsets(found) == [0, 1]
     assert result.end == ScanEnd(len(data), 2)
@@ -87,7 +88,7 @@ def test_records_of_the_file_that_is_written_over() -> None:
     write(former, range(100, 110), generation=3)
     files = disk()
     write(files, range(2), generation=4)
-    short, long = files.read(only(files)), former.read(only(former))
+    short, long = written(files), written(former)
     data = short + long[len(short) :]
     result, found = scan(data)
     assert offsets(found) == [0, 1]
@@ -101,11 +102,11 @@ def test_begin_of_a_record_flipped_while_others_follow() -> None:
     files = disk()
     log = new_log(files)
     log.write([bundle(0)], 0)
-    at = files.size(only(files))
+    at = len(written(files))
     for offset in (1, 2):
         log.write([bundle(offset)], offset)
     for bit in range(64):
-        data = bytearray(files.read(only(files)))
+        data = bytearray(written(files))
         data[at + bit // 8] ^= 1 << bit % 8
         result, found = scan(bytes(data))
         assert offsets(found) == [0]
@@ -119,7 +120,7 @@ def test_header_whole_but_payload_cut() -> None:
     """A record whose header is there and whose payload is not is bad, and its offset counts as given out."""
     files = disk()
     write(files, range(2))
-    data = files.read(only(files))
+    data = written(files)
     result, found = scan(data[:-8])
     assert offsets(found) == [0]
     assert result.end is not None
@@ -131,7 +132,7 @@ def test_payload_of_zeros_where_the_length_reached_the_disk_and_the_bytes_did_no
     """A payload that is zeros fails its checksum, and says which offset and slot it was."""
     files = disk()
     write(files, range(2))
-    data = bytearray(files.read(only(files)))
+    data = bytearray(written(files))
     size = bundle(1).size
     data[-size:] = bytes(size)
     result, found = scan(bytes(data))
@@ -147,10 +148,10 @@ def test_look_beyond_finds_the_marks_of_later_records() -> None:
     files = disk()
     log = new_log(files)
     log.write([bundle(0)], 0)
-    end = files.size(only(files))
+    end = len(written(files))
     for offset in range(1, 5):
         log.write([bundle(offset)], offset)
-    data = bytearray(files.read(only(files)))
+    data = bytearray(written(files))
     data[end - 1] ^= 1  # the last byte of the first bundle's payload
     result, found = scan(bytes(data))
     assert found == []
@@ -163,12 +164,12 @@ def test_payload_that_is_a_whole_wal_file_of_this_shard() -> None:
     """A WAL file stored as somebody's payload is never taken for records, not even behind a bad one."""
     inner = disk()
     write(inner, range(100, 120))
-    blob = inner.read(only(inner))
+    blob = written(inner)
     files = disk()
     log = new_log(files, generation=1)
     carrier = pa.record_batch({"blob": pa.array([blob], pa.large_binary())})
     log.write([bundle(0, slots={0: carrier})], 0)
-    data = files.read(only(files))
+    data = written(files)
     assert blob in data
     result, found = scan(data)
     assert offsets(found) == [0]
@@ -188,7 +189,7 @@ def test_payload_that_holds_a_record_with_this_files_salt() -> None:
     salt = salt_of(files, only(files))
     inner = record(bundle(999), salt=salt, position=80, synced=999)
     log.write([bundle(1, slots={0: pa.record_batch({"blob": pa.array([inner], pa.binary())})})], 1)
-    data = bytearray(files.read(only(files)))
+    data = bytearray(written(files))
     assert inner in data
     data[-1] ^= 1  # so that the record which carries it is bad
     result, found = scan(bytes(data))
@@ -201,11 +202,11 @@ def _with(extra: EncodedBundle, *, salt: int = 0, position: int = 0) -> tuple[Wa
     """A file of bundle 0 and one more record, its salt and position wrong by so much."""
     files = disk()
     write(files, range(1))
-    data = files.read(only(files))
+    data = written(files)
     right = salt_of(files, only(files))
     data += record(extra, salt=right ^ salt, position=len(data) + position, synced=1)
     result, found = scan(data)
-    return result, found, files.size(only(files))
+    return result, found, len(written(files))
 
 
 def test_record_at_a_wrong_position() -> None:
@@ -242,14 +243,14 @@ def test_scan_goes_on_as_the_file_grows() -> None:
     """A follower scans only what is new, and stops at the offset it was told."""
     files = disk()
     log = write(files, range(3))
-    data = pa.py_buffer(files.read(only(files)))
+    data = pa.py_buffer(written(files))
     follower = WalScan(only(files), FileHeader.decode(data, only(files)))
     assert offsets(follower.advance(data, 2)) == [0, 1]
     assert follower.end is None
     assert offsets(follower.advance(data)) == [2]
     assert follower.end is not None
     log.write([bundle(3)], 3)
-    grown = pa.py_buffer(files.read(only(files)))
+    grown = pa.py_buffer(written(files))
     assert offsets(follower.advance(grown, 10)) == [3]
 
 

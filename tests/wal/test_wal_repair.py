@@ -10,7 +10,7 @@ import pytest
 from holdfast.testing import CrashMode, FakeClock, SimulatedFiles, crash_states
 from holdfast.wal import TornTail, cut_torn_tail
 from holdfast.wal._repair import KEPT_COPIES
-from wal.walkit import bundle, disk, new_log, offsets, only, replace, replayed, write
+from wal.walkit import bundle, disk, new_log, offsets, only, replace, replayed, write, written
 
 COPIES = Path("/shard/torn")
 
@@ -19,7 +19,7 @@ def torn_disk(clock: FakeClock | None = None) -> tuple[SimulatedFiles, TornTail,
     files = SimulatedFiles(clock=clock or FakeClock())
     files.make_folder(Path("/shard/wal"))
     write(files, range(3), synced=0)
-    data = files.read(only(files))[:-5]
+    data = written(files)[:-5]
     replace(files, only(files), data)
     (torn,) = replayed(files).torn
     return files, torn, data

@@ -158,7 +158,9 @@ def _wal_file(found: ShardSurvey, look: WalLook, unheld: list[Range]) -> Iterato
         )
     else:
         yield note(
-            look.path, end.position, f"torn tail (normal after a crash): {end.bad}; nothing of it was acknowledged at fsync"
+            look.path,
+            end.position,
+            f"torn tail (normal after a crash): {end.bad}; nothing of it was acknowledged at fsync",
         )
 
 

@@ -26,8 +26,9 @@ class OpenSegment:
 class Planner:
     """Decides which segment each bundle goes to, before the bundle is written, so that its WAL frame can say so."""
 
-    def __init__(self, settings: SegmentSettings, next_segment_seq: int) -> None:
+    def __init__(self, settings: SegmentSettings, next_segment_seq: int, next_offset: int) -> None:
         self._settings = settings
+        self.placed = next_offset  # every offset below has its place, or is lost
         self._seq = next_segment_seq
         self._index = 0
         self._bytes = 0
@@ -50,6 +51,7 @@ class Planner:
     def place(self, bundles: Sequence[EncodedBundle]) -> None:
         """Give each bundle its segment and its index there."""
         streams = self._streams
+        self.placed = bundles[-1].offset + 1
         for bundle in bundles:
             if self.full:
                 self.roll()

@@ -104,13 +104,14 @@ class Shard:
         self._full = deque(state.unsealed[:-1])
         self._open = state.unsealed[-1] if state.unsealed else None
 
+        self._tail_lock = threading.Lock()  # committer and sealer both write it
         self._seal_lock = threading.Lock()  # one sealing or truncation at a time
         self._checkpoint_dirty = False
         self._seal_problem: Exception | None = None
         self._unretired = False  # WAL files that nobody needs could not be deleted
         self._closed = False
 
-        self._planner = Planner(settings.segment, state.next_segment_seq)
+        self._planner = Planner(settings.segment, state.next_segment_seq, state.next_offset)
         if self._open is not None:
             self._planner.resume(self._open)
         self._committer = Committer(
@@ -162,8 +163,7 @@ class Shard:
                 segment.bundles.append(bundle)
             self._durable = bundles[-1].offset + 1
             if self._planner.full:
-                self._planner.roll()
-                self._complete()
+                self._roll()
         self._write_tail()
         self._limit_backlog()
 
@@ -181,9 +181,19 @@ class Shard:
             self._full.append(segment)
             self._sealer.due(self)
 
+    def _roll(self) -> None:
+        """The next bundle begins a new segment. Called under the commit lock, with the view.
+
+        Not while bundles that have their place in this one are still to be synced; then the next call does it.
+        """
+        if self._planner.placed == self._durable:
+            self._planner.roll()
+            self._complete()
+
     def _write_tail(self) -> None:
         try:
-            self._tail.write(self._durable, self._sealed, self._topic.schema_count)
+            with self._tail_lock:
+                self._tail.write(self._durable, self._sealed, self._topic.schema_count)
         except OSError as problem:  # a lower bound for others, nothing more: the data itself is durable
             _log.warning("tail could not be written; other processes read late", shard=self.name, error=str(problem))
 
@@ -193,8 +203,7 @@ class Shard:
         over = self._wal.size > self.settings.wal.max_size
         if over and not backlog and self._open is not None:
             with self._view:
-                self._planner.roll()
-                self._complete()
+                self._roll()
         if not over and backlog < MAX_UNSEALED_SEGMENTS:
             self._committer.block(None)
             return
@@ -229,8 +238,7 @@ class Shard:
         with self._committer.commit_lock:
             self._committer.flush()
             with self._view:
-                self._planner.roll()
-                self._complete()
+                self._roll()
 
     def seal_next(self) -> bool:
         """Write the oldest full segment into its file. False when there is none; raises `OSError` and keeps it all.
@@ -396,8 +404,7 @@ class Shard:
                     if before <= self._checkpoint.trimmed:
                         return self._checkpoint.trimmed
                     if self._open is not None and self._open.end <= before:
-                        self._planner.roll()
-                        self._complete()
+                        self._roll()
                     checkpoint = replace(
                         self._checkpoint.with_lost(()),
                         trimmed=before,

@@ -139,8 +139,9 @@ class SimulatedFiles:
             return SimulatedFile(self, path, self._file(path))
 
     def open_mapped(self, path: Path) -> SimulatedFile:
-        """As `open`: here both kinds of handle come to the same."""
-        return self.open(path)
+        """A handle as from `open`: here both kinds come to the same."""
+        with self._call("open_mapped", path):
+            return SimulatedFile(self, path, self._file(path))
 
     def read(self, path: Path, start: int = 0, length: int | None = None) -> bytes:
         with self._call("read", path):
