@@ -68,7 +68,7 @@ def test_frozen() -> None:
     """Settings do not change once they are made."""
     settings = StoreSettings.of({})
     with pytest.raises(ValidationError):
-        settings.buffer.wal.max_size = 1
+        settings.buffer.wal.max_size = 1  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pyarrow as pa
 import pytest
@@ -11,14 +12,19 @@ import holdfast as hf
 from crash.life import SETTINGS, STORE, TOPIC, Appended, Promised, Trimmed, Trimming, contents, live
 from holdfast.testing import CrashMode, CrashState, FakeClock, SequenceIds, SimulatedFiles, crash, crash_states
 
-PARTS = 8
-LIVES = live()
+PARTS = 4
+
+
+@cache
+def lived() -> SimulatedFiles:
+    """The disk of the scripted life, its whole journal included."""
+    return live().files
 
 
 def first_crashes(part: int, stride: int) -> Iterator[CrashState]:
     """Some of the states that the scripted life may leave."""
     yield from crash_states(
-        LIVES.files, modes=CrashMode, seed=part, per_prefix=1, stride=PARTS * stride, offset=part * stride
+        lived(), modes=CrashMode, seed=part, per_prefix=1, stride=PARTS * stride, offset=part * stride
     )
 
 
@@ -64,7 +70,7 @@ def check_second_crashes(state: CrashState, stride: int, part: int) -> int:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_crash_while_recovering(part: int) -> None:
     """Recovery can be interrupted anywhere, and done again, without losing what was acknowledged."""
-    states = list(first_crashes(part, stride=24))
+    states = list(first_crashes(part, stride=40))
     count = sum(check_second_crashes(state, 19, part + place) for place, state in enumerate(states))
     assert count > 10
 
@@ -80,8 +86,7 @@ def test_crash_while_recovering_everywhere(part: int) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_power_cut_after_work_that_followed_a_kill(part: int) -> None:
     """Who takes over from a killed process makes durable whatever it relies on, before it acknowledges anything."""
-    states = crash_states(LIVES.files, modes=[CrashMode.KILLED], stride=PARTS, offset=part)
-    for state in states:
+    for state in crash_states(lived(), modes=[CrashMode.KILLED], stride=3 * PARTS, offset=3 * part):
         store = open_again(state.files, 30)
         topic = store.topic(TOPIC)
         shown = {offset: each.number for offset, each in contents(topic).items()}

@@ -271,3 +271,24 @@ def test_torn_last_record_while_nothing_new_was_appended() -> None:
         assert offset > 1
         assert contents(topic) == seen_by_others(after) == {0: 0, offset: 2}
     assert reopened(after) == seen_by_others(after) == {0: 0, offset: 2}
+
+
+def test_spares_that_cannot_be_deleted_when_there_is_no_room() -> None:
+    """When even the spare files cannot be given back, receipts fail all the same, and the shard goes on later."""
+    files = SimulatedFiles()
+    with open_store(files) as store:
+        topic = store.topic(TOPIC)
+        for number in range(4):
+            put(topic, number, width=3000)
+        topic.seal()
+        assert [name for name in files.list(WAL) if name.startswith("spare")]
+        put(topic, 4, width=3000)
+        put(topic, 5)
+        files.fail("sync", errno.ENOSPC, path="*.wal*", times=None)
+        files.fail("unlink", errno.EIO, path="*spare*", times=None)
+        offset, error = put_failing(topic, 6)
+        assert isinstance(error, DiskFull)
+        files.heal()
+        assert put(topic, 7) > offset
+        assert list(contents(topic).values()) == [0, 1, 2, 3, 4, 5, 7]
+    assert list(reopened(files).values()) == [0, 1, 2, 3, 4, 5, 7]

@@ -118,6 +118,7 @@ def assert_same(found: EncodedBundle, expected: EncodedBundle, *, payload_bytes:
             other.rows,
             other.fingerprint,
         )
+        assert one.schema is not None
         assert one.schema.equals(other.schema, check_metadata=True)
         assert decode_slot(one.kind, one.data, one.schema).equals(
             decode_slot(other.kind, other.data, other.schema), check_metadata=True

@@ -29,7 +29,7 @@ class TopicState:
 
     def __init__(self, files: Files, folder: Path, *, note: str) -> None:
         self._files, self._folder, self._note = files, folder, note
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.slots = SlotTable()
         self.schema_count = 0  # how often the merged schemas changed
         self._merged: dict[int, pa.Schema] = {}
@@ -53,13 +53,15 @@ class TopicState:
         return self._files.lock(self._folder / TOPIC_LOCK, note=self._note, wait=True)
 
     def reload(self) -> None:
+        """Read the checkpoint again; what we know already never gets less by it."""
         path = self._folder / TOPIC_CHECKPOINT
-        document = read_checkpoint(self._files, path)
-        self._durable = False
         try:
-            self.slots = SlotTable.from_document(document["slots"])
-            self._merged = {int(slot): _decode_schema(text) for slot, text in document["schemas"].items()}
-            self.schema_count = int(document["schema_count"])
+            with self._mutex:
+                document = read_checkpoint(self._files, path)
+                slots = SlotTable.from_document(document["slots"])
+                merged = {int(slot): _decode_schema(text) for slot, text in document["schemas"].items()}
+                self.slots, self._merged, self.schema_count = slots, merged, int(document["schema_count"])
+                self._durable = False
         except (KeyError, TypeError, ValueError, pa.ArrowException, InvalidSettings) as problem:
             raise Corruption(path, 20, f"not a topic's checkpoint: {problem!r}") from None
 
