@@ -292,3 +292,21 @@ def test_spares_that_cannot_be_deleted_when_there_is_no_room() -> None:
         assert put(topic, 7) > offset
         assert list(contents(topic).values()) == [0, 1, 2, 3, 4, 5, 7]
     assert list(reopened(files).values()) == [0, 1, 2, 3, 4, 5, 7]
+
+
+def test_torn_file_of_a_failed_group_that_comes_back_after_a_power_cut() -> None:
+    """A deleted WAL file whose only record was torn, and is written down as lost, is no damage when it is back."""
+    files = SimulatedFiles()
+    with open_store(files) as store:
+        put(store.topic(TOPIC), 0)
+    with open_store(files, seed=2) as store:
+        files.fail("append", errno.ENOSPC, path="*.wal*", nth=2, times=None, short=150)  # the header passes
+        failed, _ = put_failing(store.topic(TOPIC), 1)
+        files.heal()
+    assert reopened(files) == {0: 0}
+    for mode in CrashMode:
+        after = crash(files, mode)
+        with open_store(after, seed=3) as store:
+            topic = store.topic(TOPIC)
+            assert contents(topic) == {0: 0}, mode
+            assert put(topic, 2) > failed

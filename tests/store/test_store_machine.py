@@ -321,8 +321,13 @@ class StoreMachine(RuleBasedStateMachine):
         with hf.Store.open(STORE, read_only=True, files=self.files) as store:
             if TOPIC not in store.topics():
                 return
-            seen = {each.offset: each.attributes["id"] for each in store.topic(TOPIC).bundles()}
-        assert seen == {each.offset: each.attributes["id"] for each in self.topic.bundles()}
+            seen = self.numbers(store.topic(TOPIC))
+        assert seen == self.numbers(self.topic)
+
+    def numbers(self, topic: hf.Topic) -> dict[int, int]:
+        """By offset; what a failed truncation may have deleted is left out: who sees it gone may differ."""
+        first = self.trimming if self.trimming > self.trimmed else 0
+        return {each.offset: each.attributes["id"] for each in topic.bundles() if (each.offset or 0) >= first}  # type: ignore[misc]
 
     def teardown(self) -> None:
         self.files.heal()

@@ -42,6 +42,10 @@ class WritableFile(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def start_sync(self) -> None:
+        """Ask the system to begin writing out what it holds, without waiting; where that is unsupported, do nothing."""
+        ...
+
     def sync(self) -> None:
         """Return only when content and length are on the medium. The name is not: see `Files.sync_folder`."""
         ...

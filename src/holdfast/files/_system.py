@@ -24,24 +24,27 @@ else:
 
 _IOV_MAX: Final = 1024  # Linux and macOS take at most this many buffers in one writev
 _KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE
+_RANGE_WRITE: Final = 2  # SYNC_FILE_RANGE_WRITE
 _F_FULLFSYNC: Final = 51  # macOS: fsync alone leaves the data in the drive's cache
 _NOTE_BYTES: Final = 4096  # how much of a lock file is read for an error message
 _LOCKED_BYTE: Final = 2**30  # Windows: far behind the note, which others must be able to read
 _BINARY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def _linux_fallocate() -> Any:
+def _linux(name: str, *arguments: Any) -> Any:
+    """A function of the C library that Python does not offer, or `None` where there is no such function."""
     if not sys.platform.startswith("linux"):
         return None
     try:
-        function = ctypes.CDLL(None, use_errno=True).fallocate
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):
         return None
-    function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    function.argtypes = arguments
     return function
 
 
-_fallocate: Final = _linux_fallocate()
+_fallocate: Final = _linux("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_sync_file_range: Final = _linux("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 def _sync_descriptor(descriptor: int) -> None:
@@ -122,6 +125,10 @@ class _SystemFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._end = size
+
+    def start_sync(self) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, 0, 0, _RANGE_WRITE)  # a hint: whether it worked, `sync` will tell
 
     def sync(self) -> None:
         if self._descriptor < 0:  # Python would raise a ValueError of its own

@@ -21,7 +21,7 @@ from holdfast.segment._meta import StreamEntry, encode_meta
 from holdfast.segment._statistics import Statistics, measure
 from holdfast.segment._stream import ARROW_ERRORS
 
-_SLICE_BYTES: Final = 4 << 20  # per write and sync, so that a sync of the WAL does not wait behind a whole segment
+_SLICE_BYTES: Final = 4 << 20  # per write; then the disk gets to work while the rest is written and measured
 
 
 class _Placed(NamedTuple):
@@ -129,7 +129,7 @@ class Draft:
             if size >= _SLICE_BYTES or index == len(buffers) - 1:
                 self.size += self._file.append(buffers[start : index + 1])
                 if size >= _SLICE_BYTES:
-                    self._file.sync()
+                    self._file.start_sync()
                 start, size = index + 1, 0
 
 

@@ -202,7 +202,7 @@ class Shard:
         backlog = len(self._full)
         over = self._wal.size > self.settings.wal.max_size
         if over and not backlog and self._open is not None:
-            with self._view:
+            with self._committer.commit_lock, self._view:
                 self._roll()
         if not over and backlog < MAX_UNSEALED_SEGMENTS:
             self._committer.block(None)
@@ -266,8 +266,7 @@ class Shard:
                 self._seal_problem = problem
                 if isinstance(problem, OSError):
                     self._wal.drop_spares()  # in case it is room that is wanting
-                with self._committer.commit_lock:
-                    self._limit_backlog()
+                self._limit_backlog()
                 raise
             with self._view:
                 self._full.popleft()
@@ -295,13 +294,13 @@ class Shard:
 
     def _retire(self) -> None:
         """Unlink WAL files that nobody needs. What was lost is written down first: after this only that says so."""
-        with self._committer.commit_lock:
-            with self._view:
-                dirty, self._checkpoint_dirty = self._checkpoint_dirty, False
-                checkpoint, below = self._checkpoint, max(self._sealed, self._checkpoint.trimmed)
-            if below >= self._durable and self._wal.size > self.settings.wal.max_size:
+        with self._view:
+            dirty, self._checkpoint_dirty = self._checkpoint_dirty, False
+            checkpoint, below = self._checkpoint, max(self._sealed, self._checkpoint.trimmed)
+        if below >= self._durable and self._wal.size > self.settings.wal.max_size:
+            with self._committer.commit_lock:
                 self._wal.finish_file()  # even the current file must go
-            retired = self._wal.take_retired(below)
+        retired = self._wal.take_retired(below)
         failed: list[LogFile] = []
         try:
             if dirty:
@@ -319,12 +318,11 @@ class Shard:
                     error=str(problem),
                 )
                 failed.append(file)
-        with self._committer.commit_lock:
-            self._unretired = bool(failed)
-            if failed:
-                self._wal.put_back(failed)
-                self._sealer.due(self)
-            self._limit_backlog()
+        self._unretired = bool(failed)
+        if failed:
+            self._wal.put_back(failed)
+            self._sealer.due(self)
+        self._limit_backlog()
 
     # -- read ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ OPERATIONS: Final = frozenset(
     for protocol in (Files, WritableFile)
     for name, value in vars(protocol).items()
     if callable(value) and not name.startswith("_")
-) - {"close", "seek"}
+) - {"close", "seek", "start_sync"}
 WRITES: Final = frozenset({"append", "write_at"})
 
 

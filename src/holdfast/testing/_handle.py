@@ -79,6 +79,9 @@ class SimulatedFile:
             self._files._record(Truncate(self._files._index, "truncate", self._path, self._node.number, size, now_ns))
             self._end = size
 
+    def start_sync(self) -> None:
+        """A hint, and it is not taken."""
+
     def sync(self) -> None:
         """A failure strands what was pending: a later sync succeeds without having written it."""
         with self._files._call("sync", self._path) as fault:

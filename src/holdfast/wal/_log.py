@@ -1,10 +1,14 @@
-"""The WAL of a shard that is being written. One thread at a time uses it: whoever holds the shard's commit lock."""
+"""The WAL of a shard that is being written.
+
+One thread at a time writes: whoever holds the shard's commit lock. Retiring files needs no such lock.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import struct
+import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -59,7 +63,9 @@ class WriteAheadLog:
         self._files, self._folder, self._shard_id = files, folder, shard_id
         self._file_size, self._clock, self._ids = file_size, clock, ids
         self._next_generation = next_generation
-        self._log_files = list(earlier)  # oldest first; the last one is the current one while `_current` is set
+        self._lock = threading.Lock()  # guards the list of earlier files: whoever retires them does not commit
+        self._earlier = list(earlier)  # oldest first
+        self._file: LogFile | None = None  # the one being written
         self._spares = deque(spares)  # names of files that may be written over
         self._current: WritableFile | None = None
         self._prepared = 0  # up to here the current file's blocks are ready to be written
@@ -73,7 +79,9 @@ class WriteAheadLog:
     @property
     def size(self) -> int:
         """Bytes in all files, room reserved but not used left out."""
-        return sum(file.size for file in self._log_files)
+        file = self._file
+        with self._lock:
+            return sum([each.size for each in self._earlier]) + (0 if file is None else file.size)
 
     def write(self, bundles: Sequence[EncodedBundle], synced: int) -> None:
         """Append records, beginning new files as needed; every offset below `synced` is durable already.
@@ -82,11 +90,12 @@ class WriteAheadLog:
         """
         buffers: list[Any] = []
         for bundle in bundles:
-            if self._current is None or self._full(bundle) or bundle.offset != self._log_files[-1].end:
+            file = self._file
+            if file is None or bundle.offset != file.end or self._full(file, bundle):
                 self._flush(buffers)
                 buffers = []
-                self._begin(bundle.offset, bundle.segment_seq, synced)
-            self._add_bundle(buffers, bundle, synced)
+                file = self._begin(bundle.offset, bundle.segment_seq, synced)
+            self._add_bundle(buffers, file, bundle, synced)
         self._flush(buffers)
 
     def write_again(self, bundles: Sequence[EncodedBundle], synced: int) -> None:
@@ -101,14 +110,15 @@ class WriteAheadLog:
         supersedes = bundles[0].offset if self._supersedes is None else min(bundles[0].offset, self._supersedes)
         buffers = [self._start_file(file, bundles[0].segment_seq, supersedes)]
         for bundle in bundles:
-            self._add_bundle(buffers, bundle, synced, file)
+            self._add_bundle(buffers, file, bundle, synced)
         replace_file(self._files, self._folder / str(file.name), buffers)
         file.size = self._position
-        self._void(bundles[0].offset)
-        self._log_files.append(file)
+        with self._lock:
+            self._void(bundles[0].offset)
+            self._earlier.append(file)
         self._supersedes = None
 
-    def _add_bundle(self, buffers: list[Any], bundle: EncodedBundle, synced: int, file: LogFile | None = None) -> None:
+    def _add_bundle(self, buffers: list[Any], file: LogFile, bundle: EncodedBundle, synced: int) -> None:
         slots = bundle.slots
         for slot in slots:
             if slot.fingerprint not in self._fingerprints:
@@ -117,10 +127,10 @@ class WriteAheadLog:
         buffers.append(header)
         buffers += [slot.data for slot in slots]
         self._position += len(header) + bundle.size
-        (file or self._log_files[-1]).end = bundle.offset + 1
+        file.end = bundle.offset + 1
 
-    def _full(self, bundle: EncodedBundle) -> bool:
-        holds_none = self._log_files[-1].end == self._log_files[-1].name.first_offset
+    def _full(self, file: LogFile, bundle: EncodedBundle) -> bool:
+        holds_none = file.end == file.name.first_offset
         return not holds_none and self._position + bundle_bytes(bundle) > self._file_size
 
     def _add_schema(self, buffers: list[Any], fingerprint: bytes, schema: pa.Schema, offset: int, synced: int) -> None:
@@ -136,27 +146,25 @@ class WriteAheadLog:
         self._fingerprints.add(fingerprint)
 
     def _flush(self, buffers: list[Any]) -> None:
-        if buffers and self._current is not None:
-            file = self._log_files[-1]
+        if buffers and self._current is not None and self._file is not None:
+            file = self._file
             self._make_room(self._current, file.size, self._position)
             self._current.append(buffers)
             file.size = self._position
 
-    def _begin(self, first_offset: int, segment_seq: int, synced: int) -> None:
+    def _begin(self, first_offset: int, segment_seq: int, synced: int) -> LogFile:
         """Sync the current file, then make the next one: so its header's mark is true."""
-        if self._current is not None:
+        if self._current is not None and self._file is not None:
             self.sync()
-            self._current.close()
-            self._current = None
-            synced = max(synced, self._log_files[-1].end)
-        file = LogFile(
-            WalName(self._next_generation, first_offset), first_offset, FILE_HEADER_BYTES, may_be_reused=True
-        )
+            synced = max(synced, self._file.end)
+            self._close_current()
+        name = WalName(self._next_generation, first_offset)
         self._next_generation += 1
+        file = self._file = LogFile(name, first_offset, FILE_HEADER_BYTES, may_be_reused=True)
         supersedes = min(first_offset, synced) if self._supersedes is None else self._supersedes
-        self._log_files.append(file)
-        self._current = self._open_next(file.name)
+        self._current = self._open_next(name)
         self._current.append([self._start_file(file, segment_seq, supersedes)])
+        return file
 
     def _start_file(self, file: LogFile, segment_seq: int, supersedes: int) -> bytes:
         """The header of a file; what is encoded next belongs to it."""
@@ -221,39 +229,44 @@ class WriteAheadLog:
         """Leave the current file as it is; the next one voids what this and older ones hold from `offset` on."""
         self._close_current()
         self._supersedes = offset if self._supersedes is None else min(offset, self._supersedes)
-        self._void(offset)
-        if self._log_files and self._log_files[-1].name.first_offset >= self._supersedes:
-            self._forget_last()
+        with self._lock:
+            self._void(offset)
+            if self._earlier and self._earlier[-1].name.first_offset >= self._supersedes:
+                self._forget_last()
 
     def _close_current(self) -> None:
         self._poisoned = False
         if self._current is not None:
-            with contextlib.suppress(OSError):  # its content no longer counts
+            with contextlib.suppress(OSError):  # what counts of it was synced, or is written elsewhere
                 self._current.close()
             self._current = None
+        if self._file is not None:
+            with self._lock:
+                self._earlier.append(self._file)
+            self._file = None
 
     def _void(self, offset: int) -> None:
-        for file in self._log_files:
+        for file in self._earlier:
             file.end = max(file.name.first_offset, min(file.end, offset))
 
     def _forget_last(self) -> None:
         """Unlink the last file, in which nothing counts, so that retries on a full disk do not fill the folder."""
         try:
-            self._files.unlink(self._folder / str(self._log_files[-1].name))
+            self._files.unlink(self._folder / str(self._earlier[-1].name))
         except FileNotFoundError:
             pass
         except OSError:
             return  # superseded all the same, and retired later
-        self._log_files.pop()
+        self._earlier.pop()
 
     def take_retired(self, below: int) -> list[LogFile]:
-        """Forget the files that hold nothing from offset `below` on, for the caller to unlink; never the current one.
+        """Forget the files that hold nothing from offset `below` on, for the caller to discard. Any thread may call.
 
         The caller has made sure that segments, or a trim record, durably cover everything below.
         """
-        current = self._log_files[-1] if self._current is not None else None
-        retired = [file for file in self._log_files if file is not current and file.end <= below]
-        self._log_files = [file for file in self._log_files if file not in retired]
+        with self._lock:
+            retired = [file for file in self._earlier if file.end <= below]
+            self._earlier = [file for file in self._earlier if file.end > below]
         return retired
 
     def discard(self, file: LogFile) -> None:
@@ -272,19 +285,22 @@ class WriteAheadLog:
             self._files.unlink(path)
 
     def drop_spares(self) -> None:
-        """Unlink the spares: the room is needed elsewhere, or the shard closes. Any thread may call."""
+        """Unlink the spares: the room is needed elsewhere, or the shard closes. Any thread may call.
+
+        One that cannot be unlinked is left for the next opening of the shard to find.
+        """
         while self._spares:
-            with contextlib.suppress(IndexError, FileNotFoundError):
+            with contextlib.suppress(IndexError, OSError):
                 self._files.unlink(self._folder / self._spares.popleft())
 
     def put_back(self, files: Iterable[LogFile]) -> None:
-        """Remember files again that could not be unlinked."""
-        self._log_files = sorted([*files, *self._log_files], key=lambda file: file.name)
+        """Remember files again that could not be discarded. Any thread may call."""
+        with self._lock:
+            self._earlier = sorted([*files, *self._earlier], key=lambda file: file.name)
 
     def finish_file(self) -> None:
-        """Close the current file, synced, so that `retire` may take it; the next write begins a new one."""
+        """Close the current file, synced, so that it may be retired; the next write begins a new one."""
         if self._current is not None:
             self.sync()
-            self._current.truncate(self._position)  # gives back what was reserved and not used
-            self._current.close()
-            self._current = None
+            self._current.truncate(self._position)  # gives back what was prepared and not used
+            self._close_current()

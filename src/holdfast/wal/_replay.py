@@ -144,8 +144,8 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
     first = file.name.first_offset
     size = len(memoryview(file.data))
     if file.problem is not None:
-        superseded = file.limit is not None and file.limit <= first
-        if not superseded and not file.spare and result.durable > first:
+        needed = result.durable if file.limit is None else file.limit
+        if not file.spare and first < min(needed, result.durable) and not _covered(first, needed, result.lost):
             raise file.problem
         if not file.spare:
             result.torn.append(TornTail(file.path, 0, file.problem.what))
@@ -174,7 +174,7 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
     if stop is None or stop.bad is None:
         return
     needed = result.durable if file.limit is None else file.limit
-    if stop.offset < result.durable and result.end < needed:
+    if stop.offset < result.durable and result.end < needed and not _covered(result.end, needed, result.lost):
         raise Corruption(file.path, stop.position, f"{stop.bad}, yet offset {stop.offset} was durable")
     result.torn.append(TornTail(file.path, stop.position, stop.bad))
 
