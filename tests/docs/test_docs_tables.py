@@ -23,7 +23,7 @@ from holdfast.slots import MAX_SLOTS
 from holdfast.store._committer import RELAXED_SYNC_SECONDS
 from holdfast.store._sealer import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from holdfast.store._shard import MAX_UNSEALED_SEGMENTS
-from holdfast.store._store import MAX_SHARDS
+from holdfast.store.layout import MAX_SHARDS
 from holdfast.wal._log import MAX_SPARES
 from holdfast.wal._repair import KEPT_COPIES
 

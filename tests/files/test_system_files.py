@@ -93,9 +93,7 @@ def test_make_folder_syncs_every_name_it_relies_on(tmp_path: Path, monkeypatch: 
     assert synced == [tmp_path / "a"]
 
 
-def test_make_folder_below_a_parent_that_may_not_be_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_folder_below_a_parent_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A parent that belongs to somebody else is no obstacle to making folders in our own."""
     real = SystemFiles.sync_folder
 

@@ -14,7 +14,7 @@ from holdfast.errors import NotAStore
 from holdfast.operate import Kind, Severity, fsck, recognise
 from holdfast.schema import fingerprint
 from holdfast.segment import SegmentReader, write_segment
-from holdfast.store._shard_checkpoint import ShardCheckpoint
+from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.testing import SequenceIds, SimulatedFiles, flip_bit
 from holdfast.wal import scan_file
 from operate.crashed_store import BUNDLES, SHARD, STORE, TOPIC, bundle, segment_paths, wal_paths

@@ -126,10 +126,7 @@ def test_more_variants_include_the_fewer() -> None:
 def test_shards_together_are_the_whole() -> None:
     """Spread over workers by `stride` and `offset`, the same states come out, each prefix with one worker."""
     files = busy_disk()
-    whole = {
-        (state.prefix, state.mode, state.variant, state.digest)
-        for state in crash_states(files, distinct=False)
-    }
+    whole = {(state.prefix, state.mode, state.variant, state.digest) for state in crash_states(files, distinct=False)}
     shards = [
         {
             (state.prefix, state.mode, state.variant, state.digest)
@@ -156,9 +153,7 @@ def test_same_disk_with_more_notes_is_another_state() -> None:
     files.create(Path("/a"))
     files.sync_folder(Path("/"))
     files.note("promised")
-    states = [
-        (state.notes, state.files.list(Path("/"))) for state in crash_states(files, modes=[CrashMode.KEPT])
-    ]
+    states = [(state.notes, state.files.list(Path("/"))) for state in crash_states(files, modes=[CrashMode.KEPT])]
     assert states == [((), []), ((), ["a"]), (("promised",), ["a"])]
 
 
@@ -230,8 +225,7 @@ def test_torn_write_in_the_middle_of_older_pending_ones() -> None:
     file.append([b"2222"])
     end = len(files.journal)
     found = {
-        state.files.read(Path("/a"))
-        for state in crash_states(files, modes=[CrashMode.TORN], per_prefix=100, first=end)
+        state.files.read(Path("/a")) for state in crash_states(files, modes=[CrashMode.TORN], per_prefix=100, first=end)
     }
     assert {b"11\0\x002222", b"111122"} <= found
 

@@ -178,9 +178,7 @@ def test_move_between_folders_never_loses_the_file() -> None:
         files.rename(A, FOLDER / "aside" / "a")
         if synced is not None:
             files.sync_folder(synced)
-        found = {
-            (state.files.exists(A), state.files.exists(FOLDER / "aside" / "a")) for state in states_now(files)
-        }
+        found = {(state.files.exists(A), state.files.exists(FOLDER / "aside" / "a")) for state in states_now(files)}
         assert found == expected, synced
 
 

@@ -18,12 +18,12 @@ from holdfast.operate._segment_look import look_at_segment
 from holdfast.operate._survey import Seen, ShardSurvey, survey
 from holdfast.operate._wal_look import WalLook, look_into
 from holdfast.segment import parse_segment_name
-from holdfast.store._segments import SegmentName
-from holdfast.store._store import STORE_CHECKPOINT
-from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState
+from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT
+from holdfast.store.segments import SegmentName
+from holdfast.store.topic_state import TopicState
 from holdfast.wal import FileHeader, WalName, read_tail
-from holdfast.wal._format import FILE_HEADER_BYTES
-from holdfast.wal._tail import TAIL_BYTES, check_tail
+from holdfast.wal.format import FILE_HEADER_BYTES
+from holdfast.wal.tail import TAIL_BYTES, check_tail
 
 CONFIRMATIONS: Final = 2  # damage in a shard is believed when it is seen again: a writer may be at work in it
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.files import Files
-from holdfast.store._recovery import LOCK
+from holdfast.store.layout import LOCK
 
 _KERNEL_LOCKS: Final = Path("/proc/locks")
 _ENTRY: Final = re.compile(r"^\d+: FLOCK\s+\S+\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE)

@@ -13,9 +13,8 @@ from holdfast.operate._kinds import shard_folders, topic_folders
 from holdfast.operate._progress import Work
 from holdfast.operate._topics import describe_shard, describe_topic
 from holdfast.segment import SegmentReader
-from holdfast.store._segments import list_segments
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT
-from holdfast.store._store import STORE_CHECKPOINT
+from holdfast.store.layout import SHARD_CHECKPOINT, STORE_CHECKPOINT
+from holdfast.store.segments import list_segments
 from holdfast.wal import list_wal
 
 Document = dict[str, Any]

@@ -9,11 +9,10 @@ from holdfast.encoded import EncodedBundle
 from holdfast.files import Files
 from holdfast.files.checkpoint import read_checkpoint
 from holdfast.operate._values import event_time, moment, schema_document
-from holdfast.store._topic_state import _decode_schema
-from holdfast.wal import FileHeader, ScanEnd, WalScan, read_tail
-from holdfast.wal._encode import bundle_bytes
-from holdfast.wal._format import PREFIX
-from holdfast.wal._tail import SLOT_BYTES, TAIL_BYTES, _decode
+from holdfast.store.topic_state import decode_schema
+from holdfast.wal import FileHeader, ScanEnd, WalScan, bundle_bytes, read_tail
+from holdfast.wal.format import PREFIX
+from holdfast.wal.tail import SLOT_BYTES, TAIL_BYTES, decode_slot
 
 Document = dict[str, Any]
 
@@ -69,7 +68,7 @@ def inspect_tail(files: Files, path: Path) -> Document:
     """Both slots; the one with the higher turn counts."""
     data = files.read(path)
     current = read_tail(files, path)
-    slots = [_decode(data[at : at + SLOT_BYTES], path) for at in (0, SLOT_BYTES)]
+    slots = [decode_slot(data[at : at + SLOT_BYTES], path) for at in (0, SLOT_BYTES)]
     return {
         "durable": current.durable,
         "sealed": current.sealed,
@@ -85,6 +84,6 @@ def inspect_checkpoint(files: Files, path: Path) -> Document:
     inner = read_checkpoint(files, path)
     document: Document = {"bytes": files.size(path), "document": inner}
     if inner.get("kind") == "topic":
-        schemas = {slot: _decode_schema(text) for slot, text in inner["schemas"].items()}
+        schemas = {slot: decode_schema(text) for slot, text in inner["schemas"].items()}
         document["schemas"] = {slot: schema_document(schema) for slot, schema in schemas.items()}
     return document

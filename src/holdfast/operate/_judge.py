@@ -11,9 +11,8 @@ from holdfast.operate._findings import Finding, Severity
 from holdfast.operate._ranges import Range, intersects, shown, subtract
 from holdfast.operate._survey import NO_CHECKPOINT, ShardSurvey
 from holdfast.operate._wal_look import WalLook
-from holdfast.store._recovery import TAIL
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT
-from holdfast.wal._format import FILE_HEADER_BYTES
+from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
+from holdfast.wal.format import FILE_HEADER_BYTES
 
 REPAIR: Final = (
     "run `holdfast fsck --repair` on the shard; it keeps a copy, saves what can be read, records the rest as lost"

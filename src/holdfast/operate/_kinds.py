@@ -10,15 +10,12 @@ from typing import Final
 from holdfast.errors import NotAStore
 from holdfast.files import Files
 from holdfast.files.checkpoint import MAGIC as CHECKPOINT_MAGIC
-from holdfast.segment._format import END_MAGIC as SEGMENT_END_MAGIC
-from holdfast.segment._format import MAGIC as SEGMENT_MAGIC
-from holdfast.store._recovery import TAIL
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT
-from holdfast.store._store import STORE_CHECKPOINT
-from holdfast.store._topic_state import TOPIC_CHECKPOINT, TOPIC_LOCK
-from holdfast.wal._format import FILE_MAGIC as WAL_MAGIC
-from holdfast.wal._tail import MAGIC as TAIL_MAGIC
-from holdfast.wal._tail import SLOT_BYTES
+from holdfast.segment.format import END_MAGIC as SEGMENT_END_MAGIC
+from holdfast.segment.format import MAGIC as SEGMENT_MAGIC
+from holdfast.store.layout import SHARD_CHECKPOINT, STORE_CHECKPOINT, TAIL, TOPIC_CHECKPOINT, TOPIC_LOCK
+from holdfast.wal.format import FILE_MAGIC as WAL_MAGIC
+from holdfast.wal.tail import MAGIC as TAIL_MAGIC
+from holdfast.wal.tail import SLOT_BYTES
 
 SHARD_NAME: Final = re.compile(r"shard-(\d{4,})")
 

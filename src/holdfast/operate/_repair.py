@@ -23,9 +23,9 @@ from holdfast.operate._repair_shard import Signal, repair_shard
 from holdfast.operate._repair_topic import repair_store, repair_topic
 from holdfast.operate._survey import ShardSurvey
 from holdfast.slots import SlotTable
-from holdfast.store._recovery import lock_shard
-from holdfast.store._store import STORE_CHECKPOINT
-from holdfast.store._topic_state import TOPIC_CHECKPOINT, TOPIC_LOCK, TopicState
+from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT, TOPIC_LOCK
+from holdfast.store.recovery import lock_shard
+from holdfast.store.topic_state import TopicState
 
 # In the store's own folder every plain name could be a namespace's.
 STORE_DAMAGED: Final = f".{DAMAGED}"

@@ -19,8 +19,9 @@ from holdfast.operate._ranges import Range, shown
 from holdfast.operate._salvage import salvage
 from holdfast.operate._survey import ShardSurvey
 from holdfast.segment import segment_name, write_segment
-from holdfast.store._recovery import TAIL, recover
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
+from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
+from holdfast.store.recovery import recover
+from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.wal import Tail, TailFile
 
 Signal = Callable[[Iterable[int]], str]

@@ -16,8 +16,8 @@ from holdfast.operate._aside import Aside
 from holdfast.operate._survey import ShardSurvey
 from holdfast.schema import widest
 from holdfast.slots import OTAP_SLOTS, SlotTable
-from holdfast.store._store import STORE_CHECKPOINT
-from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState, _decode_schema, _write
+from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT
+from holdfast.store.topic_state import TopicState, decode_schema, write_topic_checkpoint
 
 
 def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], aside: Aside) -> None:
@@ -33,7 +33,7 @@ def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], asi
     schemas = {**{slot: widest(list(each.values())) for slot, each in used.items()}, **merged}
     schemas = {slot: schema for slot, schema in schemas.items() if slot in table.names.values()}
     tails = [found.tail.schemas for found in surveys if found.tail is not None]
-    _write(files, folder, table, schemas, max([count, *tails]) + 1)
+    write_topic_checkpoint(files, folder, table, schemas, max([count, *tails]) + 1)
     named = ", ".join(f"{number}: {table.name(number)}" for number in sorted(used)) or "none"
     aside.did(f"rebuilt {folder / TOPIC_CHECKPOINT}; slots in use by number: {named}")
     if guessed:
@@ -78,7 +78,7 @@ def _left_over(files: Files, folder: Path) -> tuple[SlotTable, dict[int, pa.Sche
     try:
         document = read_checkpoint(files, path)
         table = SlotTable.from_document(document["slots"])
-        merged = {int(slot): _decode_schema(text) for slot, text in document["schemas"].items()}
+        merged = {int(slot): decode_schema(text) for slot, text in document["schemas"].items()}
         return table, merged, int(document["schema_count"])
     except (FileNotFoundError, HoldfastError, KeyError, TypeError, ValueError):
         return SlotTable(), {}, 0

@@ -18,9 +18,9 @@ from holdfast.operate._survey import ShardSurvey
 from holdfast.operate._wal_look import WalLook, faults_of
 from holdfast.schema import fingerprint
 from holdfast.segment import SegmentReader
-from holdfast.segment._format import HEADER_SIZE, encode_header
+from holdfast.segment.format import HEADER_SIZE, encode_header
 from holdfast.wal import FileHeader, WalScan
-from holdfast.wal._format import CHECKED_FROM, FILE_HEADER_BYTES, PREFIX
+from holdfast.wal.format import CHECKED_FROM, FILE_HEADER_BYTES, PREFIX
 
 _MARK: Final = b"HFr"  # what every record begins with
 _OFFSET_FIELD: Final = 8  # of a record's prefix
@@ -73,7 +73,7 @@ def _resume(look: WalLook, header: FileHeader, schemas: Schemas, position: int, 
     """A scan that begins in the middle; the record's own checksum, salt and position say whether it is one."""
     scan = WalScan(look.path, header)
     scan.position, scan.offset = position, offset
-    scan._schemas.update(schemas)
+    scan.schemas.update(schemas)
     return scan
 
 

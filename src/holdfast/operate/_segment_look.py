@@ -13,8 +13,8 @@ from holdfast.errors import Corruption, NewerVersion
 from holdfast.files import Files
 from holdfast.schema import fingerprint
 from holdfast.segment import SegmentReader
-from holdfast.segment._format import FOOTER_SIZE, HEADER_SIZE, Header, decode_footer, decode_header
-from holdfast.store._segments import SegmentName
+from holdfast.segment.format import FOOTER_SIZE, HEADER_SIZE, Header, decode_footer, decode_header
+from holdfast.store.segments import SegmentName
 
 _FOOTER_COUNT_AT: Final = 20  # of the bundle count, in the footer
 

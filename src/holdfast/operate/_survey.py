@@ -20,12 +20,11 @@ from holdfast.operate._ranges import Range
 from holdfast.operate._segment_look import SegmentLook, look_at_segment
 from holdfast.operate._wal_look import WalLook, look_at_wal
 from holdfast.segment import parse_segment_name
-from holdfast.store._recovery import TAIL
-from holdfast.store._segments import SegmentName, list_segments
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
-from holdfast.wal import Tail, WalName, read_tail
-from holdfast.wal._log import SPARE_PREFIX
-from holdfast.wal._tail import TAIL_BYTES, check_tail
+from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
+from holdfast.store.segments import SegmentName, list_segments
+from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.wal import SPARE_PREFIX, Tail, WalName, read_tail
+from holdfast.wal.tail import TAIL_BYTES, check_tail
 
 ATTEMPTS: Final = 20  # each one looks anew at what a writer moved meanwhile
 NO_CHECKPOINT: Final = "there is no shard.checkpoint"

@@ -12,10 +12,10 @@ from holdfast.files import Files, SystemFiles
 from holdfast.operate._holder import writer_of
 from holdfast.operate._kinds import Kind, recognise, shard_folders, topic_folders
 from holdfast.segment import SegmentReader
-from holdfast.store._recovery import TAIL
-from holdfast.store._segments import list_segments
-from holdfast.store._shard_checkpoint import ShardCheckpoint
-from holdfast.store._topic_state import TopicState
+from holdfast.store.layout import TAIL
+from holdfast.store.segments import list_segments
+from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.store.topic_state import TopicState
 from holdfast.wal import list_wal, read_tail
 
 Document = dict[str, Any]

@@ -40,7 +40,7 @@ slot 1 and the third has a new column in slot 0:
     bundle 1    (stream 0, chunk 1)                             stream 1    slot 1, fingerprint B
     bundle 2    (stream 2, chunk 0)  (stream 1, chunk 1)        stream 2    slot 0, fingerprint C
 
-_format.py         name, header and footer
+format.py          name, header and footer
 _meta.py           the meta block (drawn there)
 _manifest.py       batch manifest and chunk table
 _ipc.py            a stream's file, from messages as they were appended
@@ -55,11 +55,11 @@ _read.py           read a segment
 _verify.py         every byte, for fsck
 """
 
-from holdfast.segment._format import SUFFIX, parse_segment_name, segment_name
 from holdfast.segment._manifest import Manifest
 from holdfast.segment._meta import StreamEntry
 from holdfast.segment._read import SealedBundle, SegmentReader
 from holdfast.segment._write import MAX_DICTIONARY_SIZE, SegmentInfo, write_segment
+from holdfast.segment.format import SUFFIX, parse_segment_name, segment_name
 
 __all__ = [
     "MAX_DICTIONARY_SIZE",

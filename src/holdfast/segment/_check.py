@@ -16,9 +16,9 @@ from pyarrow import compute as pc
 
 from holdfast.errors import Corruption
 from holdfast.schema import FINGERPRINT_BYTES
-from holdfast.segment._format import ALIGNMENT, HEADER_SIZE, Footer
 from holdfast.segment._manifest import Chunks, flat_view
 from holdfast.segment._meta import Meta
+from holdfast.segment.format import ALIGNMENT, HEADER_SIZE, Footer
 
 # A typed scalar, for given a plain number pyarrow looks for pandas first, each time.
 _ZERO: Final = pa.scalar(0, pa.int64())

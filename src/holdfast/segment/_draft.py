@@ -13,13 +13,13 @@ from holdfast.clock import breathe
 from holdfast.errors import Corruption
 from holdfast.files import Files, WritableFile
 from holdfast.schema import widest
-from holdfast.segment._format import FOOTER_SIZE, Footer, Header, encode_footer, encode_header, padding
 from holdfast.segment._group import Group, Grouping, union_of_times
 from holdfast.segment._ipc import StreamImage
 from holdfast.segment._manifest import build_chunks
 from holdfast.segment._meta import StreamEntry, encode_meta
 from holdfast.segment._statistics import Statistics, measure
 from holdfast.segment._stream import ARROW_ERRORS
+from holdfast.segment.format import FOOTER_SIZE, Footer, Header, encode_footer, encode_header, padding
 
 _SLICE_BYTES: Final = 4 << 20  # per write; then the disk gets to work while the rest is written and measured
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from holdfast.errors import Corruption
-from holdfast.segment._format import padding
+from holdfast.segment.format import padding
 
 _LENGTH: Final = struct.Struct("<Q")
 

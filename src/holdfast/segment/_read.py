@@ -13,11 +13,11 @@ import pyarrow as pa
 from holdfast.errors import Corruption
 from holdfast.files import Files
 from holdfast.segment._check import check_references
-from holdfast.segment._format import decode_footer, decode_header
 from holdfast.segment._manifest import Chunks, Manifest, Places
 from holdfast.segment._meta import StreamEntry, decode_meta
 from holdfast.segment._stream import ReadChunk, StreamReader
 from holdfast.segment._verify import find_damage
+from holdfast.segment.format import decode_footer, decode_header
 
 
 class SealedBundle(NamedTuple):

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from holdfast.errors import Corruption
-from holdfast.segment._format import require_checksum
 from holdfast.segment._ipc import SCHEMA_POSITION
 from holdfast.segment._manifest import Chunks
 from holdfast.segment._meta import StreamEntry
+from holdfast.segment.format import require_checksum
 
 ARROW_ERRORS: Final = (pa.ArrowException, OSError)  # pyarrow reports damaged input as either
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import Corruption
-from holdfast.segment._format import FOOTER_SIZE, HEADER_SIZE, Footer, decode_footer, decode_header
 from holdfast.segment._stream import StreamReader
+from holdfast.segment.format import FOOTER_SIZE, HEADER_SIZE, Footer, decode_footer, decode_header
 
 
 def find_damage(buffer: Any, path: Path, footer: Footer, streams: Iterable[StreamReader]) -> list[Corruption]:

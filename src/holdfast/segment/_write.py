@@ -12,10 +12,10 @@ from holdfast.clock import breathe
 from holdfast.encoded import EncodedBundle
 from holdfast.files import TEMPORARY_SUFFIX, Files
 from holdfast.segment._draft import Draft
-from holdfast.segment._format import SHARD_ID_SIZE, Header, segment_name
 from holdfast.segment._group import group
 from holdfast.segment._manifest import build_manifest
 from holdfast.segment._read import SegmentReader
+from holdfast.segment.format import SHARD_ID_SIZE, Header, segment_name
 
 MAX_DICTIONARY_SIZE: Final = 65_536  # values in one vocabulary before its stream rotates
 _META_BYTES: Final = 128  # reserved per bundle for its share of the meta block; an estimate

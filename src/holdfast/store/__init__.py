@@ -2,18 +2,19 @@
 
 _store.py             Store: a folder of topics
 _topic.py             Topic: append to the shard that this process owns, read all shards
-_topic_state.py       topic.checkpoint: slot table and merged schemas, under the topic's lock
+topic_state.py        topic.checkpoint: slot table and merged schemas, under the topic's lock
 _encoder.py           a caller's bundle to bytes
 _shard.py             Shard: one writer; seal, read, truncate
-_shard_checkpoint.py  shard.checkpoint: identity, what was trimmed, what was lost
+shard_checkpoint.py   shard.checkpoint: identity, what was trimmed, what was lost
 _committer.py         group commit
 _receipt.py           Receipt, and the group whose fate it shares
 _open_segment.py      bundles on their way into a segment, and who plans which
 _sealer.py            the thread that seals
-_recovery.py          opening a shard after whatever happened to it
+recovery.py           opening a shard after whatever happened to it
 _follower.py          a shard as other processes see it
-_segments.py          segment files: listing, open readers
+segments.py           segment files: listing, open readers
 _span.py              a run of bundles in one place
+layout.py             the names in a store's folder
 """
 
 from holdfast.store._receipt import Receipt

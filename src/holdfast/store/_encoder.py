@@ -14,7 +14,7 @@ from holdfast.encoded import EncodedSlot, PayloadKind, encode_slot, payload_kind
 from holdfast.errors import InvalidBundle
 from holdfast.names import validate_slot
 from holdfast.schema import check_storable, fingerprint
-from holdfast.store._topic_state import TopicState
+from holdfast.store.topic_state import TopicState
 
 REMEMBERED_SCHEMAS: Final = 16  # per slot; one that is not remembered costs a fingerprint again
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from holdfast.encoded import EncodedBundle
 from holdfast.errors import Corruption, DataLost
 from holdfast.files import Files
-from holdfast.store._recovery import TAIL
-from holdfast.store._segments import SegmentName, SegmentReaders, list_segments
-from holdfast.store._shard_checkpoint import ShardCheckpoint
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
+from holdfast.store.layout import TAIL
+from holdfast.store.segments import SegmentName, SegmentReaders, list_segments
+from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.wal import FILE_HEADER_BYTES, FileHeader, Tail, WalName, WalScan, list_wal, read_tail
 
 BUNDLES_AT_A_TIME: Final = 1024  # decoded from the WAL before the next look at the segments

@@ -24,10 +24,10 @@ from holdfast.segment import write_segment
 from holdfast.store._committer import CommitStatistics, Committer
 from holdfast.store._open_segment import OpenSegment, Planner
 from holdfast.store._receipt import Receipt
-from holdfast.store._segments import SegmentName, SegmentReaders
-from holdfast.store._shard_checkpoint import ShardCheckpoint
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
-from holdfast.store._topic_state import TopicState
+from holdfast.store.segments import SegmentName, SegmentReaders
+from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.store.topic_state import TopicState
 from holdfast.wal import LogFile, TailFile, WriteAheadLog
 
 MAX_UNSEALED_SEGMENTS = 3  # full ones waiting for their file; with the open one, four times the target size in memory

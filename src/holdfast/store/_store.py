@@ -19,12 +19,11 @@ from holdfast.files import TEMPORARY_SUFFIX, Files, SystemFiles
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.names import validate_topic
 from holdfast.store._sealer import Sealer
-from holdfast.store._topic import MAX_SHARDS, Topic, holds_shards
-from holdfast.store._topic_state import TOPIC_CHECKPOINT, TopicState
-from holdfast.wal._replay import Progress
+from holdfast.store._topic import Topic, holds_shards
+from holdfast.store.layout import MAX_SHARDS, STORE_CHECKPOINT, STORE_LOCK, TOPIC_CHECKPOINT
+from holdfast.store.topic_state import TopicState
+from holdfast.wal import Progress
 
-STORE_CHECKPOINT: Final = "store.checkpoint"
-STORE_LOCK: Final = "store.lock"
 PROGRESS_SECONDS: Final = 2.0  # recovery that takes longer says how far it is
 _log = structlog.get_logger("holdfast.store")
 

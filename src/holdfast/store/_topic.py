@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,31 +20,26 @@ from holdfast.files import Files
 from holdfast.store._encoder import Encoder
 from holdfast.store._follower import ShardFollower
 from holdfast.store._receipt import Receipt
-from holdfast.store._recovery import create_shard, is_shard, lock_shard, recover
 from holdfast.store._sealer import Sealer
 from holdfast.store._shard import Shard, ShardStatistics
 from holdfast.store._span import Span
-from holdfast.store._topic_state import TopicState
-from holdfast.wal._replay import Progress
+from holdfast.store.layout import MAX_SHARDS, shard_folder, shard_number
+from holdfast.store.recovery import create_shard, is_shard, lock_shard, recover
+from holdfast.store.topic_state import TopicState
+from holdfast.wal import Progress
 
 Position = int | Mapping[int, int] | None
-MAX_SHARDS: Final = 10_000  # as many as four digits name
-_SHARD: Final = re.compile(r"shard-(\d{4,})")
-
-
-def shard_folder(topic: Path, number: int) -> Path:
-    return topic / f"shard-{number:04d}"
 
 
 def list_shards(files: Files, topic: Path) -> list[int]:
     """The numbers of the shards in a topic's folder; one that was never finished being made does not count."""
-    numbers = [int(match[1]) for name in files.list(topic) if (match := _SHARD.fullmatch(name)) is not None]
+    numbers = [number for name in files.list(topic) if (number := shard_number(name)) is not None]
     return sorted(number for number in numbers if is_shard(files, shard_folder(topic, number)))
 
 
 def holds_shards(files: Files, topic: Path) -> bool:
     """Is there anything in this folder that only a topic has?"""
-    return files.is_folder(topic) and any(_SHARD.fullmatch(name) for name in files.list(topic))
+    return files.is_folder(topic) and any(shard_number(name) is not None for name in files.list(topic))
 
 
 class Topic:

@@ -42,27 +42,29 @@ same for a record that was written to the wrong place. Records end where no reco
 A torn tail is told apart from damage by the synced marks: whatever is bad at or above every mark, and above what
 the `tail` file says, was never acknowledged. Whatever is bad below is corruption, and is reported, not cut.
 
-_format.py   structs, file header, file names
+format.py    structs, file header, file names
 _encode.py   bundles to record bytes
 _scan.py     record bytes to bundles; where and why a scan ended
 _log.py      the files of a shard that is being written: append, sync, rotate, supersede, retire
 _replay.py   the files of a shard that is being opened: which bundles count, what was torn, what is damaged
 _repair.py   keep a copy of a torn tail, then cut it
-_tail.py     the `tail` file: how far other processes may read (format drawn there)
+tail.py      the `tail` file: how far other processes may read (format drawn there)
 """
 
-from holdfast.wal._encode import encode_bundle
-from holdfast.wal._format import FILE_HEADER_BYTES, FileHeader, WalName, list_wal
-from holdfast.wal._log import LogFile, WriteAheadLog, list_spares
+from holdfast.wal._encode import bundle_bytes, encode_bundle
+from holdfast.wal._log import SPARE_PREFIX, LogFile, WriteAheadLog, list_spares
 from holdfast.wal._repair import cut_torn_tail
-from holdfast.wal._replay import Replay, TornTail, replay
+from holdfast.wal._replay import Progress, Replay, TornTail, replay
 from holdfast.wal._scan import ScanEnd, WalScan, scan_file
-from holdfast.wal._tail import Tail, TailFile, read_tail
+from holdfast.wal.format import FILE_HEADER_BYTES, FileHeader, WalName, list_wal
+from holdfast.wal.tail import Tail, TailFile, read_tail
 
 __all__ = [
     "FILE_HEADER_BYTES",
+    "SPARE_PREFIX",
     "FileHeader",
     "LogFile",
+    "Progress",
     "Replay",
     "ScanEnd",
     "Tail",
@@ -71,6 +73,7 @@ __all__ = [
     "WalName",
     "WalScan",
     "WriteAheadLog",
+    "bundle_bytes",
     "cut_torn_tail",
     "encode_bundle",
     "list_spares",

@@ -7,7 +7,7 @@ from typing import Any, Final
 import crc32c
 
 from holdfast.encoded import ALIGNMENT, EncodedBundle
-from holdfast.wal._format import (
+from holdfast.wal.format import (
     BUNDLE_FIXED_BYTES,
     BUNDLE_MAGIC,
     BUNDLE_REST,

@@ -21,7 +21,7 @@ from holdfast.clock import Clock, Ids
 from holdfast.encoded import ALIGNMENT, EncodedBundle
 from holdfast.files import Files, WritableFile, replace_file
 from holdfast.wal._encode import bundle_bytes, encode_bundle, encode_schema
-from holdfast.wal._format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
+from holdfast.wal.format import FILE_HEADER_BYTES, SCHEMA_HEADER_BYTES, FileHeader, WalName
 
 SMALL_WRITE_BYTES: Final = 1 << 18
 _ZEROS: Final = memoryview(bytes(1 << 20))

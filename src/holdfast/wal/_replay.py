@@ -10,9 +10,9 @@ from typing import Any
 from holdfast.encoded import EncodedBundle
 from holdfast.errors import Corruption
 from holdfast.files import Files
-from holdfast.wal._format import FILE_HEADER_BYTES, FileHeader, WalName, list_wal
 from holdfast.wal._log import LogFile
 from holdfast.wal._scan import WalScan
+from holdfast.wal.format import FILE_HEADER_BYTES, FileHeader, WalName, list_wal
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 Range = tuple[int, int]  # of offsets, the end not included

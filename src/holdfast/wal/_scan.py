@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from holdfast.encoded import ALIGNMENT, EncodedBundle, EncodedSlot, PayloadKind
-from holdfast.wal._format import (
+from holdfast.wal.format import (
     BUNDLE_FIXED_BYTES,
     BUNDLE_MAGIC,
     BUNDLE_REST,
@@ -67,7 +67,7 @@ class WalScan:
         self._base = 0
         salt = struct.pack("<I", header.salt)
         self._marks = (BUNDLE_MAGIC + salt, SCHEMA_MAGIC + salt)
-        self._schemas: dict[bytes, pa.Schema] = {}
+        self.schemas: dict[bytes, pa.Schema] = {}
 
     def advance(self, data: Any, until: int | None = None, *, base: int = 0) -> list[EncodedBundle]:
         """The bundles from here up to offset `until`, or to where the records end; then `end` says why.
@@ -158,7 +158,7 @@ class WalScan:
                     f"payload of offset {offset}, slot {number}, fails its checksum: "
                     f"found {found:#010x}, expected {checksum:#010x}"
                 )
-            schema = self._schemas.get(fingerprint)
+            schema = self.schemas.get(fingerprint)
             if schema is None:
                 raise _Bad(f"offset {offset} needs schema {fingerprint.hex()}, which no record before it holds")
             encoded.append(
@@ -178,7 +178,7 @@ class WalScan:
         found = _crc(message)
         if found != checksum:
             raise _Bad(f"schema {fingerprint.hex()} fails its checksum: found {found:#010x}, expected {checksum:#010x}")
-        self._schemas[fingerprint] = ipc.read_schema(message)
+        self.schemas[fingerprint] = ipc.read_schema(message)
 
     def look_beyond(self, data: Any) -> None:
         """Search what follows the end for whole record headers of this file: their marks and offsets count too.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import structlog
 
@@ -26,15 +25,23 @@ from holdfast.errors import Corruption, ShardTaken
 from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld, replace_file
 from holdfast.segment import SegmentReader
 from holdfast.store._open_segment import OpenSegment
-from holdfast.store._segments import SegmentName, list_segments
 from holdfast.store._shard import ShardState
-from holdfast.store._shard_checkpoint import SHARD_CHECKPOINT, ShardCheckpoint
-from holdfast.wal import Replay, Tail, TailFile, WriteAheadLog, cut_torn_tail, list_spares, list_wal, read_tail, replay
-from holdfast.wal._replay import Progress
+from holdfast.store.layout import LOCK, SHARD_CHECKPOINT, TAIL, TORN
+from holdfast.store.segments import SegmentName, list_segments
+from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.wal import (
+    Progress,
+    Replay,
+    Tail,
+    TailFile,
+    WriteAheadLog,
+    cut_torn_tail,
+    list_spares,
+    list_wal,
+    read_tail,
+    replay,
+)
 
-LOCK: Final = "LOCK"
-TAIL: Final = "tail"
-TORN: Final = "torn"  # copies of torn tails
 _log = structlog.get_logger("holdfast.store")
 
 

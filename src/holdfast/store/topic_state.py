@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -19,9 +19,7 @@ from holdfast.files import Files, Lock
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.schema import widest
 from holdfast.slots import FIXED_TABLES, SlotTable
-
-TOPIC_CHECKPOINT: Final = "topic.checkpoint"
-TOPIC_LOCK: Final = "topic.lock"
+from holdfast.store.layout import TOPIC_CHECKPOINT, TOPIC_LOCK
 
 
 class TopicState:
@@ -44,7 +42,7 @@ class TopicState:
         try:
             if not files.exists(folder / TOPIC_CHECKPOINT):
                 table = SlotTable() if slots == "default" else FIXED_TABLES[slots]
-                _write(files, folder, table, {}, 0)
+                write_topic_checkpoint(files, folder, table, {}, 0)
         finally:
             lock.release()
         return cls(files, folder, note=note)
@@ -59,7 +57,7 @@ class TopicState:
             with self._mutex:
                 document = read_checkpoint(self._files, path)
                 slots = SlotTable.from_document(document["slots"])
-                merged = {int(slot): _decode_schema(text) for slot, text in document["schemas"].items()}
+                merged = {int(slot): decode_schema(text) for slot, text in document["schemas"].items()}
                 self.slots, self._merged, self.schema_count = slots, merged, int(document["schema_count"])
                 self._durable = False
         except (KeyError, TypeError, ValueError, pa.ArrowException, InvalidSettings) as problem:
@@ -98,7 +96,7 @@ class TopicState:
         return slots, merged, self.schema_count + 1
 
     def _write(self, slots: SlotTable, merged: dict[int, pa.Schema], count: int) -> None:
-        _write(self._files, self._folder, slots, merged, count)
+        write_topic_checkpoint(self._files, self._folder, slots, merged, count)
         self.slots, self._merged, self.schema_count = slots, merged, count
         self._durable = True
 
@@ -119,19 +117,21 @@ class TopicState:
         return self._merged[self.slots.number(name)]
 
 
-def _write(files: Files, folder: Path, slots: SlotTable, merged: dict[int, pa.Schema], count: int) -> None:
+def write_topic_checkpoint(
+    files: Files, folder: Path, slots: SlotTable, merged: dict[int, pa.Schema], count: int
+) -> None:
     document: dict[str, Any] = {
         "kind": "topic",
         "slots": slots.to_document(),
-        "schemas": {str(slot): _encode_schema(schema) for slot, schema in merged.items()},
+        "schemas": {str(slot): encode_schema(schema) for slot, schema in merged.items()},
         "schema_count": count,
     }
     write_checkpoint(files, folder / TOPIC_CHECKPOINT, document)
 
 
-def _encode_schema(schema: pa.Schema) -> str:
+def encode_schema(schema: pa.Schema) -> str:
     return base64.b64encode(schema.serialize()).decode()
 
 
-def _decode_schema(text: str) -> pa.Schema:
+def decode_schema(text: str) -> pa.Schema:
     return ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from holdfast.errors import Corruption
 from holdfast.files import Files
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
-
-SHARD_CHECKPOINT: Final = "shard.checkpoint"
+from holdfast.store.layout import SHARD_CHECKPOINT
 
 Range = tuple[int, int]  # of offsets, the end not included
 

@@ -51,7 +51,7 @@ def _encode(tail: Tail) -> bytes:
     return data[:_CHECKED] + struct.pack("<I", crc32c.crc32c(data[:_CHECKED]))
 
 
-def _decode(data: bytes, path: Path) -> Tail | None:
+def decode_slot(data: bytes, path: Path) -> Tail | None:
     if len(data) < SLOT_BYTES or data[:8] != MAGIC:
         return None
     _, version, _, _, turn, durable, sealed, schemas, _, _, checksum = _SLOT.unpack(data)
@@ -67,14 +67,14 @@ def check_tail(data: bytes, path: Path) -> list[str]:
     return [
         f"slot {index} is not whole"
         for index in range(2)
-        if _decode(data[index * SLOT_BYTES : (index + 1) * SLOT_BYTES], path) is None
+        if decode_slot(data[index * SLOT_BYTES : (index + 1) * SLOT_BYTES], path) is None
     ]
 
 
 def read_tail(files: Files, path: Path) -> Tail:
     """The newest whole slot; raises `FileNotFoundError`, or `Corruption` when neither slot is whole."""
     data = files.read(path, 0, TAIL_BYTES)
-    slots = [_decode(data[start : start + SLOT_BYTES], path) for start in (0, SLOT_BYTES)]
+    slots = [decode_slot(data[start : start + SLOT_BYTES], path) for start in (0, SLOT_BYTES)]
     whole = [slot for slot in slots if slot is not None]
     if not whole:
         raise Corruption(path, 0, f"neither of the two slots is whole ({len(data)} bytes)")
