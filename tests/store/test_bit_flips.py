@@ -135,6 +135,29 @@ def test_every_bit_of_the_last_acknowledged_frame() -> None:
         assert outcome(files, path, read_only=False) == "detected", bit
 
 
+def test_columns_of_a_damaged_segment() -> None:
+    """Reading some columns of a segment with `verify` gives right values or an error, as reading all of them does."""
+    original = closed_store()
+    path = SEGMENTS / original.list(SEGMENTS)[0]
+
+    def ids(files: SimulatedFiles) -> list[list[int]]:
+        with hf.Store.open(STORE, read_only=True, files=files) as store:
+            batches = store.topic(TOPIC).read(slot="logs", columns=["id"], verify=True)
+            return [each["id"].to_pylist() for each in batches]
+
+    expected = ids(original.kill())
+    wrong = []
+    for bit in range(0, original.size(path) * 8, 5):
+        files = original.kill()
+        flip_bit(files, path, bit)
+        try:
+            if ids(files) != expected:
+                wrong.append(bit)
+        except DETECTED:
+            continue
+    assert wrong == [], f"{len(wrong)} flips gave other values without an error"
+
+
 @pytest.mark.parametrize("name", ["shard.checkpoint", "topic.checkpoint", "store.checkpoint", "tail"])
 def test_missing_small_file(name: str) -> None:
     """A checkpoint that is gone is reported or does no harm; it never makes data silently disappear."""

@@ -34,8 +34,11 @@ class Span(Protocol):
         """Each bundle, with these slots only."""
         ...
 
-    def batches(self, slot: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """The batches of one slot, bundle by bundle; columns that a batch lacks are left out of it."""
+    def batches(self, slot: int, columns: Sequence[str] | None, *, verify: bool) -> Iterator[pa.RecordBatch]:
+        """The batches of one slot, bundle by bundle; columns that a batch lacks are left out of it.
+
+        Whole batches are checked when they are first read; with `columns`, only if `verify` is set.
+        """
         ...
 
 
@@ -52,9 +55,9 @@ class SegmentSpan:
             bundle = reader.bundle(offset - first, wanted)
             yield PlacedBundle(offset, bundle.ingestion_time_ns, bundle.event_time, bundle.attributes, bundle.batches)
 
-    def batches(self, slot: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, slot: int, columns: Sequence[str] | None, *, verify: bool) -> Iterator[pa.RecordBatch]:
         first = self._reader.first_offset
-        return self._reader.batches(slot, self.start - first, self.end - first, columns)
+        return self._reader.batches(slot, self.start - first, self.end - first, columns, verify=verify)
 
 
 class MemorySpan:
@@ -70,7 +73,13 @@ class MemorySpan:
             batches = {slot.slot: _decode(slot) for slot in bundle.slots if slots is None or slot.slot in slots}
             yield PlacedBundle(bundle.offset, bundle.ingestion_time_ns, bundle.event_time, bundle.attributes, batches)
 
-    def batches(self, slot: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self,
+        slot: int,
+        columns: Sequence[str] | None,
+        *,
+        verify: bool,  # noqa: ARG002  these were checked when they were read from the WAL, or never left memory
+    ) -> Iterator[pa.RecordBatch]:
         for bundle in self._bundles:
             for encoded in bundle.slots:
                 if encoded.slot == slot:

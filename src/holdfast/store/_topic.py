@@ -149,14 +149,25 @@ class Topic:
                 )
 
     def read(
-        self, start: Position = None, end: Position = None, *, slot: str, columns: Sequence[str] | None = None
+        self,
+        start: Position = None,
+        end: Position = None,
+        *,
+        slot: str,
+        columns: Sequence[str] | None = None,
+        verify: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of one slot, and of `columns` only if given; a batch leaves out the columns that it lacks."""
+        """The batches of one slot, and of `columns` only if given; a batch leaves out the columns that it lacks.
+
+        Whole batches are checked against their checksums the first time that this process reads them. With `columns`
+        only the bytes of those columns are touched, so their checksums, which cover whole batches, are not: set
+        `verify` to have them checked all the same, at the price of reading everything.
+        """
         self._look()
         number = self._state.slot_number(slot)
         wanted = None if columns is None else list(columns)
         for _, span in self._spans(start, end):
-            yield from span.batches(number, wanted)
+            yield from span.batches(number, wanted, verify=verify)
 
     def positions(self) -> dict[int, tuple[int, int]]:
         """For each shard, the lowest offset that may still be there and one above the highest durable one."""

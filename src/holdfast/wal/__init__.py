@@ -1,7 +1,7 @@
 """The write-ahead log: what makes a bundle durable before its segment is sealed.
 
 A shard's `wal/` folder holds files named `<first offset>-<generation>.wal`, both decimal and zero-padded, so that a
-listing is in order. Generations rise with every file that the shard ever made.
+listing is in order. Generations rise with every file; only once the folder is durably empty do they begin again.
 
 A file is an 80-byte header, then records. All numbers are little-endian; every record starts at a multiple of 8.
 

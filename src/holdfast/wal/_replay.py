@@ -164,10 +164,11 @@ def _take(file: _File, scanned: tuple[WalScan, list[EncodedBundle]] | None, resu
                 FILE_HEADER_BYTES,
                 f"offsets {result.end} to {first - 1} are missing before this file",
             )
+        lost = result.lost
         result.bundles += [
             bundle
             for bundle in bundles
-            if bundle.offset >= result.end and not _covered(bundle.offset, bundle.offset + 1, result.lost)
+            if bundle.offset >= result.end and not (lost and _covered(bundle.offset, bundle.offset + 1, lost))
         ]  # a bundle whose append failed may have reached the disk all the same; its caller was told otherwise
         result.end = end
     stop = scan.end

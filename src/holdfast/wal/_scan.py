@@ -112,7 +112,8 @@ class WalScan:
             raise _Bad(f"a record that belongs at byte {position}")
         if offset != self.offset:
             raise _Bad(f"offset {offset} where {self.offset} should be")
-        self.synced = max(self.synced, synced)
+        if synced > self.synced:
+            self.synced = synced
         self._seen(magic, offset)
         payload = start + length
         if payload + size > view.nbytes:
@@ -122,15 +123,16 @@ class WalScan:
         if magic == BUNDLE_MAGIC:
             bundle = self._bundle(data, view, start, payload, slots, flags, size, offset)
             self.offset += 1
-            self.next_segment_seq = max(self.next_segment_seq, bundle.segment_seq)
+            if bundle.segment_seq > self.next_segment_seq:
+                self.next_segment_seq = bundle.segment_seq
         else:
             self._schema(data, start, payload, size)
         self.position += length + size
         return bundle
 
     def _seen(self, magic: bytes, offset: int) -> None:
-        if magic == BUNDLE_MAGIC:
-            self.highest_offset = max(self.highest_offset, offset)
+        if magic == BUNDLE_MAGIC and offset > self.highest_offset:
+            self.highest_offset = offset
 
     def _bundle(
         self,
