@@ -166,18 +166,16 @@ class RecordBundle:
         return f"<RecordBundle {'; '.join(parts)}>"
 
 
-def encode_attributes(attributes: Mapping[str, Any]) -> bytes:
-    """`attributes` as a MessagePack map, at most 64 KiB; none at all is no bytes."""
+def encode_attributes(attributes: Mapping[str, Any], limit: int = MAX_ATTRIBUTE_BYTES) -> bytes:
+    """`attributes` as a MessagePack map, at most `limit` bytes; none at all is no bytes."""
     if not attributes:
         return b""
     try:
         data = msgspec.msgpack.encode(dict(attributes))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidBundle(f"attributes cannot be encoded: {error}") from error
-    if len(data) > MAX_ATTRIBUTE_BYTES:
-        raise InvalidBundle(
-            f"attributes take {len(data)} bytes, allowed are {MAX_ATTRIBUTE_BYTES}; use a slot for them"
-        )
+    if len(data) > limit:
+        raise InvalidBundle(f"attributes take {len(data)} bytes, allowed are {limit}; use a slot for them")
     return data
 
 

@@ -7,16 +7,20 @@ HoldfastError
 │   ├── InvalidPosition        an offset or mapping of offsets that does not fit the topic
 │   ├── InvalidSettings        a setting with an impossible value
 │   ├── UnknownTopic           no topic of that name in this store
-│   └── UnknownSlot            no slot of that name in this topic
+│   ├── UnknownSlot            no slot of that name in this topic
+│   ├── UnknownSubscriber      no subscriber of that name on this topic
+│   └── AlreadySettled         a delivery that was answered before, or whose deadline has passed
 ├── TryAgain                   nothing is wrong with the input: the same call may succeed later
 │   ├── Backpressure           a bound is reached; carries `retry_after` in seconds
 │   │   └── DiskFull           the disk has no room
 │   ├── DiskFault              the disk refused a call (an I/O error, permissions, a missing mount)
 │   ├── WaitTimeout            a wait ended before the level was reached; the bundle may still become durable
-│   └── ShardTaken             another process (or another open store) owns the shard; names the holder
+│   ├── ShardTaken             another process (or another open store) owns the shard; names the holder
+│   └── SubscriberTaken        somebody else holds the subscriber's lease; names the holder
 ├── ReopenRequired             this object can do no more: close it and open again
 │   ├── Closed                 it was closed
 │   ├── ReadOnly               it was opened for reading only
+│   ├── Fenced                 the subscriber's lease was taken over, or the subscriber removed
 │   └── ShardFailed            a write or sync failed and could not be made good; the shard is read-only until reopened
 └── StorageError               what is on disk is not what it should be
     ├── NotAStore              nothing there, or something that is not Holdfast's
@@ -70,6 +74,14 @@ class UnknownSlot(InputError):
     """The topic has no such slot."""
 
 
+class UnknownSubscriber(InputError):
+    """The topic has no such subscriber."""
+
+
+class AlreadySettled(InputError):
+    """The delivery has its answer already: from a caller, or from its deadline."""
+
+
 class TryAgain(HoldfastError):
     """The same call may succeed later."""
 
@@ -102,6 +114,12 @@ class ShardTaken(TryAgain):
     exit_code = 69
 
 
+class SubscriberTaken(TryAgain):
+    """Somebody else holds the subscriber's lease."""
+
+    exit_code = 69
+
+
 class ReopenRequired(HoldfastError):
     """Close this object and open it again."""
 
@@ -114,6 +132,10 @@ class Closed(ReopenRequired):
 
 class ReadOnly(ReopenRequired):
     """Opened for reading only."""
+
+
+class Fenced(ReopenRequired):
+    """Another holder took the subscriber's lease, or the subscriber was removed; nothing more is recorded for it."""
 
 
 class ShardFailed(ReopenRequired):

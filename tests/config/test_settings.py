@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from holdfast import Durability, StoreSettings
-from holdfast.config import BufferSettings, WalSettings
+from holdfast.config import BufferSettings, Cap, WalSettings
 from holdfast.config.settings import level_of
 from holdfast.errors import InvalidSettings
 
@@ -25,7 +26,11 @@ def test_defaults() -> None:
     assert (settings.segment.compression, settings.segment.max_streams) == ("none", 256)
     assert (settings.wal.max_size, settings.wal.file_size) == (4_000_000_000, 64_000_000)
     assert (settings.wal.flush_interval, settings.append_timeout) == (0.0, 30.0)
-    assert settings.retention.min_free_disk == 0.05
+    retention = settings.retention
+    assert (retention.min_free_disk, retention.size_cap, retention.size_cap_policy) == (0.05, None, "backpressure")
+    assert (retention.max_age, retention.age_by, retention.expire_unfinished) == (None, "ingestion", False)
+    assert (retention.max_segments, retention.steady_state_headroom) == (100_000, 0)
+    assert (retention.check_interval, retention.trash_age) == (300.0, None)
 
 
 def test_units() -> None:
@@ -99,6 +104,15 @@ def test_frozen() -> None:
         ({"retention": {"min_free_disk": "100%"}}, "buffer.retention.min_free_disk: "),
         ({"retention": {"min_free_disk": "x%"}}, "buffer.retention.min_free_disk: "),
         ({"retention": {"min_free_disk": -0.1}}, "buffer.retention.min_free_disk: "),
+        ({"retention": {"size_cap": 0}}, "buffer.retention.size_cap: "),
+        ({"retention": {"size_cap": "much"}}, "buffer.retention.size_cap: 'much' is not a size"),
+        ({"retention": {"size_cap_policy": "drop"}}, "buffer.retention.size_cap_policy: "),
+        ({"retention": {"max_age": 0}}, "buffer.retention.max_age: "),
+        ({"retention": {"age_by": "arrival"}}, "buffer.retention.age_by: "),
+        ({"retention": {"max_segments": 0}}, "buffer.retention.max_segments: "),
+        ({"retention": {"steady_state_headroom": -1}}, "buffer.retention.steady_state_headroom: "),
+        ({"retention": {"check_interval": 0}}, "buffer.retention.check_interval: "),
+        ({"retention": {"trash_age": 0}}, "buffer.retention.trash_age: "),
     ],
 )  # fmt: skip
 def test_bad_values_are_refused_with_their_key(values: dict[str, Any], told: str) -> None:
@@ -163,3 +177,35 @@ def test_levels_by_name_and_value() -> None:
 def test_a_file_may_be_as_large_as_the_wal() -> None:
     """The bound itself is allowed."""
     assert WalSettings(file_size=4096, max_size=4096).file_size == 4096
+
+
+def test_a_cap_holds_where_it_is_written() -> None:
+    """Each level's own cap counts what is under that level, the widest first; none is handed down."""
+    settings = StoreSettings.of(
+        {
+            "buffer": {"retention": {"size_cap": "50GB"}},
+            "namespaces": {"prod": {"retention": {"size_cap": "5GB", "max_age": "3h"}}},
+            "topics": {"prod/logs": {"retention": {"size_cap": "1GB"}}, "dev/x": {"retention": {"max_age": "1h"}}},
+        }
+    )
+    store, prod = Cap("store", Path(), 50 * 10**9), Cap("namespace", Path("prod"), 5 * 10**9)
+    logs = Cap("topic", Path("prod/logs"), 10**9)
+    assert settings.caps("prod/logs") == (store, prod, logs)
+    assert settings.caps("prod/logs.dead") == settings.caps("prod/other") == (store, prod)
+    assert settings.caps("dev/x") == (store,)
+    assert StoreSettings.of(None).caps("prod/logs") == ()
+
+
+def test_a_topic_cannot_lift_the_cap_of_the_store() -> None:
+    """A cap of `None` below only means that this level has none of its own."""
+    settings = StoreSettings.of(
+        {"buffer": {"retention": {"size_cap": 7}}, "topics": {"a/x": {"retention": {"size_cap": None}}}}
+    )
+    assert settings.caps("a/x") == (Cap("store", Path(), 7),)
+
+
+def test_what_a_cap_counts() -> None:
+    """A topic's cap counts the folder of its dead letters as well; the others have one folder."""
+    assert Cap("topic", Path("a/x"), 1).folders == (Path("a/x"), Path("a/x.dead"))
+    assert Cap("namespace", Path("a"), 1).folders == (Path("a"),)
+    assert Cap("store", Path(), 1).folders == (Path(),)

@@ -15,6 +15,7 @@ TOPIC = "prod/logs"
 SHARD = STORE / TOPIC / "shard-0000"
 WAL = SHARD / "wal/00000000000000000000-0000000000.wal"
 SEGMENT = SHARD / "segments/0000000000000000-00000000000000000000.seg"
+ACKS = SHARD / "acks/0000000000000000.acks"
 
 
 def opened(files: SimulatedFiles, seed: int = 0) -> Store:
@@ -36,6 +37,38 @@ def formats_store() -> tuple[SimulatedFiles, bytes]:
     topic.seal()
     copy(files, SEGMENT, unsealed, STORE / "sealed.seg")
     return unsealed, tail
+
+
+def acks_store() -> tuple[SimulatedFiles, SimulatedFiles]:
+    """A source's batch of two bundles, acked and answered; a third bundle nacked, then truncated.
+
+    The files before the ack log is rotated, and after.
+    """
+    files = SimulatedFiles()
+    with opened(files) as store:
+        topic = store.topic(TOPIC)
+        lake = topic.subscribe("lake", authoritative=True)
+        with topic.batch("web-7", "run-1", "b1") as batch:
+            batch.append({"logs": rows(7)})
+            batch.append({"logs": rows(8, 9)})
+        topic.append({"logs": rows(10)}).wait()
+        first, second, third = lake.take(3)
+        while topic.acks(0).refresh().batches == frozenset():  # the batch is written down by another thread
+            continue
+        first.ack()
+        second.ack()
+        lake.flush()
+        found = topic.find_batch("web-7", "run-1", "b1")
+        assert found is not None
+        assert found.wait(timeout=60) == "delivered"
+        third.nack("sink is away", transient=True)
+        lake.flush()
+        topic.truncate(3)
+        before = files.kill()
+        with topic.acks(0).exclusive():
+            topic.acks(0).rotate([1])
+        after = files.kill()
+    return before, after
 
 
 def damaged_store() -> SimulatedFiles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any, get_args, get_origin
 
 import annotated_types as bounds
@@ -43,11 +44,18 @@ FIELDS = dict(_fields(BufferSettings))
 
 def _bounds(field: FieldInfo) -> str:
     """What a field allows, in the words of the table."""
-    choices: tuple[Any, ...] = get_args(field.annotation) if get_origin(field.annotation) is not None else ()
+    kinds = get_args(field.annotation)
+    if NoneType in kinds:
+        return f"{_limits(field)}, or `null`"
+    if field.annotation is bool:
+        return "`true`, `false`"
+    choices: tuple[Any, ...] = kinds if get_origin(field.annotation) is not None else ()
     if field.annotation is Durability:
         choices = tuple(str(level) for level in Durability if level is not Durability.OBJECT)
-    if choices:
-        return ", ".join(f"`{choice}`" for choice in choices)
+    return ", ".join(f"`{choice}`" for choice in choices) or _limits(field)
+
+
+def _limits(field: FieldInfo) -> str:
     limits = {type(each): each for each in field.metadata if isinstance(each, bounds.BaseMetadata)}
     low = limits[bounds.Ge].ge if bounds.Ge in limits else None
     if bounds.Le in limits:
@@ -73,7 +81,7 @@ def test_every_setting_is_listed_once_in_order() -> None:
 def test_defaults_and_bounds_are_the_models(row: list[str]) -> None:
     """The default shown can be passed as it stands and means the model's default; the bounds are the model's."""
     (key,), (default,), shown = code_in(row[0]), code_in(row[1]), row[2]
-    document: Any = default
+    document: Any = None if default == "null" else default
     for part in reversed(["buffer", *key.split(".")]):
         document = {part: document}
     assert _value(StoreSettings.of(document).buffer, key) == _value(BufferSettings(), key)

@@ -248,6 +248,9 @@ def _calls(files: Files, folder: Path) -> dict[str, Callable[[], Any]]:
     closed = files.create(folder / "closed")
     closed.close()
     closed.close()
+    shared = files.open_shared(folder / "closed")
+    shared.close()
+    shared.close()
     missing, file, through = folder / "missing", folder / "file", folder / "file" / "below"
     return {
         "create in a missing folder": lambda: files.create(missing / "a"),
@@ -255,6 +258,8 @@ def _calls(files: Files, folder: Path) -> dict[str, Callable[[], Any]]:
         "open nothing": lambda: files.open(missing),
         "open a folder": lambda: files.open(folder),
         "open below a file": lambda: files.open(through),
+        "open nothing to share": lambda: files.open_shared(missing),
+        "open a folder to share": lambda: files.open_shared(folder),
         "read nothing": lambda: files.read(missing),
         "read a folder": lambda: files.read(folder),
         "read below a file": lambda: files.read(through),
@@ -278,6 +283,8 @@ def _calls(files: Files, folder: Path) -> dict[str, Callable[[], Any]]:
         "lock in a missing folder": lambda: files.lock(missing / "LOCK", note=""),
         "lock a folder": lambda: files.lock(folder / "full", note=""),
         "room of nothing": lambda: files.free_bytes(missing),
+        "append to a closed shared file": lambda: shared.append([b"x"]),
+        "sync a closed shared file": shared.sync,
         "append to a closed file": lambda: closed.append([b"x"]),
         "write into a closed file": lambda: closed.write_at(0, b"x"),
         "truncate a closed file": lambda: closed.truncate(0),
@@ -292,6 +299,8 @@ EXPECTED: dict[str, type[OSError]] = {
     "open nothing": FileNotFoundError,
     "open a folder": IsADirectoryError,
     "open below a file": NotADirectoryError,
+    "open nothing to share": FileNotFoundError,
+    "open a folder to share": IsADirectoryError,
     "read nothing": FileNotFoundError,
     "read a folder": IsADirectoryError,
     "read below a file": NotADirectoryError,
@@ -315,6 +324,8 @@ EXPECTED: dict[str, type[OSError]] = {
     "lock in a missing folder": FileNotFoundError,
     "lock a folder": IsADirectoryError,
     "room of nothing": FileNotFoundError,
+    "append to a closed shared file": OSError,
+    "sync a closed shared file": OSError,
     "append to a closed file": OSError,
     "write into a closed file": OSError,
     "truncate a closed file": OSError,

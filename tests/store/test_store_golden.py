@@ -66,6 +66,8 @@ def test_names_on_disk() -> None:
     found = sorted(path.relative_to(STORE).as_posix() for path in _walk(files, STORE))
     assert found == [
         "prod/logs/shard-0000/LOCK",
+        "prod/logs/shard-0000/acks/0000000000000000.acks",
+        "prod/logs/shard-0000/acks/LOCK",
         "prod/logs/shard-0000/shard.checkpoint",
         "prod/logs/shard-0000/tail",
         "prod/logs/shard-0000/wal/00000000000000000000-0000000000.wal",

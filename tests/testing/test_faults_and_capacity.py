@@ -28,6 +28,7 @@ def test_every_operation_can_fail() -> None:
         "sync": file.sync,
         "create": lambda: files.create(Path("/new")),
         "open": lambda: files.open(A),
+        "open_shared": lambda: files.open_shared(A),
         "open_mapped": lambda: files.open_mapped(A),
         "read": lambda: files.read(A),
         "map": lambda: files.map(A),
@@ -41,6 +42,7 @@ def test_every_operation_can_fail() -> None:
         "unlink": lambda: files.unlink(Path("/older")),
         "sync_folder": lambda: files.sync_folder(ROOT),
         "lock": lambda: files.lock(Path("/LOCK"), note="me"),
+        "watch": files.watch,
         "free_bytes": lambda: files.free_bytes(ROOT),
     }
     assert set(calls) == OPERATIONS

@@ -9,7 +9,7 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from holdfast.cli import _commands
+from holdfast.cli import _commands, _dead_letters, _subscribers
 from holdfast.cli._print import say
 from holdfast.errors import HoldfastError
 
@@ -28,6 +28,8 @@ app = App(
 app.command(_commands.topics)
 app.command(_commands.inspect)
 app.command(_commands.fsck)
+app.command(_subscribers.app)
+app.command(_dead_letters.app)
 app.command(_commands.demo)
 
 

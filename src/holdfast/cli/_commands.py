@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import structlog
-from cyclopts import Parameter
 from rich.console import RenderableType
 
 from holdfast import operate
 from holdfast.cli._live import showing
-from holdfast.cli._print import put, put_json
+from holdfast.cli._output import Output, quiet, show
 from holdfast.cli._progress import progress
 from holdfast.cli._tables import demo_table, fsck_tables, inspect_tables, topics_tables
 from holdfast.clock import SystemClock, SystemIds
 from holdfast.errors import InputError
-
-OUTPUT_HELP = "text for people, json for programs: one document on standard output"
-Output = Annotated[Literal["text", "json"], Parameter(help=OUTPUT_HELP)]
 
 
 def topics(path: Path, /, *, output: Output = "text") -> int:
@@ -32,7 +26,7 @@ def topics(path: Path, /, *, output: Output = "text") -> int:
         The store's folder.
     """
     document = operate.topics(path)
-    _show(document, output, topics_tables)
+    show(document, output, topics_tables)
     return 0
 
 
@@ -48,7 +42,7 @@ def inspect(path: Path, /, *, bundles: bool = False, output: Output = "text") ->
     """
     with progress("inspecting") as report:
         document = operate.inspect(path, bundles=bundles, progress=report)
-    _show(document, output, inspect_tables)
+    show(document, output, inspect_tables)
     return 0
 
 
@@ -62,10 +56,10 @@ def fsck(path: Path, /, *, repair: bool = False, output: Output = "text") -> int
     repair
         Set damage aside, save what can be read, record the rest as lost. Needs the shards to have no writer.
     """
-    _quiet()
+    quiet()
     with progress("checking") as report:
         result = operate.fsck(path, repair=repair, progress=report)
-    _show(result.to_document(), output, fsck_tables)
+    show(result.to_document(), output, fsck_tables)
     return 65 if result.damaged else 0
 
 
@@ -85,11 +79,11 @@ def demo(*, folder: Path | None = None, rounds: int = 5, seconds: float = 15.0, 
         raise InputError(f"--rounds {rounds} --seconds {seconds}: both must be above zero")
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; choose a new folder for the demonstration")
-    _quiet()
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as temporary, showing(demo_table) as show:
+    quiet()
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as temporary, showing(demo_table) as report:
         store = Path(temporary) / "store" if folder is None else folder
         figures = operate.run_demo(
-            store, rounds=rounds, seconds=seconds, clock=SystemClock(), ids=SystemIds(), show=show
+            store, rounds=rounds, seconds=seconds, clock=SystemClock(), ids=SystemIds(), show=report
         )
     document = {
         "acknowledged": figures.acknowledged,
@@ -98,7 +92,7 @@ def demo(*, folder: Path | None = None, rounds: int = 5, seconds: float = 15.0, 
         "invented": figures.invented,
         "kills": figures.kills,
     }
-    _show(document, output, _demo_line)
+    show(document, output, _demo_line)
     return 0 if figures.passed else 65
 
 
@@ -107,15 +101,3 @@ def _demo_line(document: dict[str, Any]) -> list[RenderableType]:
         f"acknowledged {document['acknowledged']}, found {document['found']} of them, lost {document['lost']}, "
         f"invented {document['invented']}, kills {document['kills']}"
     ]
-
-
-def _show(document: dict[str, Any], output: str, tables: Any) -> None:
-    if output == "json":
-        put_json(document)
-    else:
-        put(*tables(document))
-
-
-def _quiet() -> None:
-    """The store's own log lines would say the same things a second time."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

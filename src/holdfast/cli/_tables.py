@@ -34,7 +34,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]]) ->
     """Numbers stand to the right; no cell is shortened."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for index, heading in enumerate(headings):
-        numeric = bool(rows) and all(isinstance(row[index], int) or row[index] is None for row in rows)
+        numeric = bool(rows) and all(type(row[index]) in (int, type(None)) for row in rows)
         made.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         made.add_row(*(_cell(each) for each in row))

@@ -5,10 +5,22 @@ settings.py    every setting, its default and its bounds
 
 from holdfast.config.settings import (
     BufferSettings,
+    Cap,
+    IdempotencySettings,
     RetentionSettings,
     SegmentSettings,
     StoreSettings,
+    SubscriberSettings,
     WalSettings,
 )
 
-__all__ = ["BufferSettings", "RetentionSettings", "SegmentSettings", "StoreSettings", "WalSettings"]
+__all__ = [
+    "BufferSettings",
+    "Cap",
+    "IdempotencySettings",
+    "RetentionSettings",
+    "SegmentSettings",
+    "StoreSettings",
+    "SubscriberSettings",
+    "WalSettings",
+]

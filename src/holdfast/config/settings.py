@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -13,6 +15,7 @@ from holdfast.names import validate_namespace, validate_topic
 from holdfast.units import parse_bytes, parse_seconds
 
 MAX_BUNDLE_BYTES: Final = 1 << 30  # a frame is held in memory whole; beyond this, split the batch
+DEAD_SUFFIX: Final = ".dead"  # a topic's dead letters are the topic of its name and this
 
 
 def level_of(value: Durability | str) -> Durability:
@@ -70,9 +73,44 @@ class WalSettings(_Settings):
 
 
 class RetentionSettings(_Settings):
-    """What the disk must keep free: below it, open segments are sealed early so that their WAL can go."""
+    """What may stay on disk, for how long, and what gives way (the order is drawn in `holdfast.retention`)."""
 
+    size_cap: Size | None = Field(None, ge=1)  # of the level it is written at: `StoreSettings.caps` tells which
     min_free_disk: Share = 0.05
+    size_cap_policy: Literal["backpressure", "drop_oldest"] = "backpressure"
+    max_age: Seconds | None = Field(None, gt=0)
+    age_by: Literal["ingestion", "event"] = "ingestion"
+    expire_unfinished: bool = False  # nothing that somebody still needs is given up unless the operator says so
+    max_segments: int = Field(100_000, ge=1)  # of a shard: one folder holds them, and every listing reads it
+    steady_state_headroom: Size = Field(0, ge=0)  # bytes of finished segments that stay, the newest ones
+    check_interval: Seconds = Field(300.0, gt=0)
+    trash_age: Seconds | None = Field(None, gt=0)  # without it deletes are final
+
+
+class SubscriberSettings(_Settings):
+    """How bundles are delivered, and what becomes of a subscriber that does not finish."""
+
+    window: int = Field(1_000, ge=1, le=1_000_000)  # bundles delivered and not yet answered
+    max_retrying: int = Field(10_000, ge=1, le=1_000_000)  # bundles that wait for another attempt; then nothing new
+    deadline: Seconds = Field(60.0, gt=0)  # from delivery to answer; silence counts as a transient nack
+    max_attempts: int = Field(10, ge=1)  # failures that are not transient, then the bundle is dead-lettered
+    retry_initial: Seconds = Field(0.5, gt=0)  # before the second attempt; doubles with each further one
+    retry_max: Seconds = Field(60.0, gt=0)
+    expire_after: Seconds | None = Field(None, gt=0)  # without a holder for so long, it is removed; default: never
+    on_full: Literal["block", "drop"] = "block"
+
+    @model_validator(mode="after")
+    def _fits(self) -> SubscriberSettings:
+        if self.retry_initial > self.retry_max:
+            raise ValueError(f"retry_initial ({self.retry_initial}) must not exceed retry_max ({self.retry_max})")
+        return self
+
+
+class IdempotencySettings(_Settings):
+    """How long a key of an idempotent append is remembered: as long as both allow (`holdfast.store.keys`)."""
+
+    window: Seconds = Field(86_400.0, gt=0)
+    max_keys: int = Field(1_000_000, ge=1)  # of a topic: each process that uses keys holds them all in memory
 
 
 class BufferSettings(_Settings):
@@ -84,6 +122,24 @@ class BufferSettings(_Settings):
     segment: SegmentSettings = SegmentSettings()
     wal: WalSettings = WalSettings()
     retention: RetentionSettings = RetentionSettings()
+    subscriber: SubscriberSettings = SubscriberSettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A `size_cap` together with what it counts: everything below `folder`, which is relative to the store's."""
+
+    level: Literal["store", "namespace", "topic"]
+    folder: Path
+    size: int
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """A topic's cap counts its dead letters too, which are a topic of their own beside it."""
+        if self.level != "topic":
+            return (self.folder,)
+        return self.folder, self.folder.with_name(self.folder.name + DEAD_SUFFIX)
 
 
 class StoreSettings(_Settings):
@@ -133,11 +189,31 @@ class StoreSettings(_Settings):
         namespace = topic.split("/", 1)[0]
         return self._resolved(self.namespaces.get(namespace, {}), self.topics.get(topic, {}))
 
+    def caps(self, topic: str) -> tuple[Cap, ...]:
+        """The caps that `topic` is under, the widest first.
+
+        A cap holds where it is written and is not handed down: the store's counts the whole store once, however many
+        topics there are, and a topic that sets its own stays under the store's as well.
+        """
+        namespace, name = topic.split("/", 1)
+        levels: tuple[tuple[Literal["store", "namespace", "topic"], Path, int | None], ...] = (
+            ("store", Path(), self.buffer.retention.size_cap),
+            ("namespace", Path(namespace), _own_size_cap(self.namespaces.get(namespace, {}))),
+            ("topic", Path(namespace, name), _own_size_cap(self.topics.get(topic, {}))),
+        )
+        return tuple(Cap(level, folder, size) for level, folder, size in levels if size is not None)
+
     def _resolved(self, *overrides: Mapping[str, Any]) -> BufferSettings:
         merged: Mapping[str, Any] = self.buffer.model_dump()
         for override in overrides:
             merged = _merge(merged, override)
         return BufferSettings.model_validate(merged) if any(overrides) else self.buffer
+
+
+def _own_size_cap(override: Mapping[str, Any]) -> int | None:
+    """What a namespace or topic itself says; it was checked with all the rest when the settings were made."""
+    own = override.get("retention")
+    return RetentionSettings.model_validate(own).size_cap if own is not None else None
 
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

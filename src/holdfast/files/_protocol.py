@@ -53,6 +53,26 @@ class WritableFile(Protocol):
     def close(self) -> None: ...
 
 
+class SharedFile(Protocol):
+    """A file that several processes append to at once; no one of them knows its end. Safe only after `sync`."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def append(self, buffers: Sequence[Bytes]) -> int:
+        """Write all buffers in one piece behind all that is there; how many bytes.
+
+        After an `OSError` some of them may stand at the end, and others' appends behind them.
+        """
+        ...
+
+    def sync(self) -> None:
+        """As `WritableFile.sync`, and for what others have appended too."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class MappedFile(Protocol):
     """A small file that is overwritten in place, often: cheaper than a call of the system for each write."""
 
@@ -66,7 +86,51 @@ class MappedFile(Protocol):
 class Lock(Protocol):
     """An exclusive or shared claim that ends with `release` or with the process."""
 
+    def ring(self) -> None:
+        """Wake whoever watches the lock's file, changing nothing on the disk.
+
+        Does nothing after `release`, and nothing if the file is empty: take the lock with a note once.
+        """
+        ...
+
     def release(self) -> None: ...
+
+
+class Watch(Protocol):
+    """Waits for what anybody on this machine does to some files, other processes included.
+
+    One thread waits at a time; the other methods may be called from any. It may be woken for nothing. What is
+    written through a `MappedFile`, or on another machine, goes unnoticed: for the first, ring a lock.
+    """
+
+    def add(self, path: Path) -> None:
+        """Begin to watch, also what is watched already; raises `FileNotFoundError`.
+
+        A file wakes when it is written or rung; reading it may wake too. A folder wakes when a name in it is
+        made, replaced or removed, or a file in it is written. What is watched is the file, not its name: one
+        that is unlinked is watched no more, and one that takes its place has to be added.
+        """
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Watch it no more; does nothing if it was not watched."""
+        ...
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait at most `timeout` seconds, or for ever; `False` when the time ran out and nothing happened.
+
+        `True`: something may have happened since the last wait returned, or, the first time, since `add`.
+        Where the system does not tell, the answer is `True` after 5 ms at most: then the caller polls.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End the wait of another thread, or if none is waiting the next wait, with `True`."""
+        ...
+
+    def close(self) -> None:
+        """End a wait with `True`, and watch nothing more; `wait` and `add` now raise `OSError`."""
+        ...
 
 
 class Files(Protocol):
@@ -78,6 +142,10 @@ class Files(Protocol):
 
     def open(self, path: Path) -> WritableFile:
         """An existing file, open for writing at its end; raises `FileNotFoundError`."""
+        ...
+
+    def open_shared(self, path: Path) -> SharedFile:
+        """An existing file, open for appending beside other processes; raises `FileNotFoundError`."""
         ...
 
     def open_mapped(self, path: Path) -> MappedFile:
@@ -121,7 +189,14 @@ class Files(Protocol):
         ...
 
     def lock(self, path: Path, *, note: str, shared: bool = False, wait: bool = False) -> Lock:
-        """Take the lock file at `path`, made if need be, and write `note` into it; raises `LockHeld`."""
+        """Take the lock file at `path`, made if need be, and write `note` into it; raises `LockHeld`.
+
+        An empty `note` leaves what is in the file.
+        """
+        ...
+
+    def watch(self) -> Watch:
+        """A watch that has nothing to watch yet."""
         ...
 
     def free_bytes(self, path: Path) -> tuple[int, int]:

@@ -21,11 +21,22 @@ _ranges.py         ranges of offsets         _progress.py       how far long wor
 """
 
 from holdfast.operate._demo import DemoFigures, run_demo, write_demo
+from holdfast.operate._export import export_letters
 from holdfast.operate._findings import Finding, FsckReport, Repair, Severity
 from holdfast.operate._fsck import fsck
 from holdfast.operate._inspect import inspect
 from holdfast.operate._kinds import Kind, recognise
+from holdfast.operate._letters import dead_letter, dead_letters
 from holdfast.operate._progress import Progress
+from holdfast.operate._replay import replay_letters
+from holdfast.operate._subscribers import (
+    pause_subscriber,
+    pin_line,
+    remove_subscriber,
+    resume_subscriber,
+    subscriber,
+    subscribers,
+)
 from holdfast.operate._topics import topics
 
 __all__ = [
@@ -36,10 +47,20 @@ __all__ = [
     "Progress",
     "Repair",
     "Severity",
+    "dead_letter",
+    "dead_letters",
+    "export_letters",
     "fsck",
     "inspect",
+    "pause_subscriber",
+    "pin_line",
     "recognise",
+    "remove_subscriber",
+    "replay_letters",
+    "resume_subscriber",
     "run_demo",
+    "subscriber",
+    "subscribers",
     "topics",
     "write_demo",
 ]

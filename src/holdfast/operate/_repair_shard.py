@@ -90,7 +90,7 @@ def _write_checkpoint(files: Files, found: ShardSurvey, mend: Mend, aside: Aside
     known = found.checkpoint
     base = known or ShardCheckpoint(found.shard_id or ids.random_bytes(16), trimmed=found.trimmed)
     checkpoint = replace(
-        base.with_lost([*found.lost, *mend.lost]),
+        base.with_lost([each for each in (*found.lost, *mend.lost) if each not in base.deleted]),
         next_offset=max(base.next_offset, mend.next_offset),
         next_segment_seq=max(base.next_segment_seq, mend.next_segment_seq),
     )

@@ -17,6 +17,7 @@ from holdfast.operate._survey import ShardSurvey
 from holdfast.schema import widest
 from holdfast.slots import OTAP_SLOTS, SlotTable
 from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT
+from holdfast.store.registry import Registry
 from holdfast.store.topic_state import TopicState, decode_schema, write_topic_checkpoint
 
 
@@ -32,8 +33,9 @@ def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], asi
     table, guessed = _completed(known, unknown, surveys)
     schemas = {**{slot: widest(list(each.values())) for slot, each in used.items()}, **merged}
     schemas = {slot: schema for slot, schema in schemas.items() if slot in table.names.values()}
+    registry = Registry() if state is None else state.registry
     tails = [found.tail.schemas for found in surveys if found.tail is not None]
-    write_topic_checkpoint(files, folder, table, schemas, max([count, *tails]) + 1)
+    write_topic_checkpoint(files, folder, table, schemas, max([count, *tails]) + 1, registry)
     named = ", ".join(f"{number}: {table.name(number)}" for number in sorted(used)) or "none"
     aside.did(f"rebuilt {folder / TOPIC_CHECKPOINT}; slots in use by number: {named}")
     if guessed:

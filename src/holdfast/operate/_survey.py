@@ -94,7 +94,7 @@ class ShardSurvey:
     @property
     def lost(self) -> list[Range]:
         """Ranges recorded as holding nothing, in the checkpoint or before a WAL file."""
-        recorded = [] if self.checkpoint is None else list(self.checkpoint.lost)
+        recorded = [] if self.checkpoint is None else list(self.checkpoint.holes)
         for look in self.own_wal:
             if look.header is not None and look.header.supersedes < look.header.first_offset:
                 recorded.append((look.header.supersedes, look.header.first_offset))
@@ -207,8 +207,8 @@ def _contradiction(checkpoint: ShardCheckpoint) -> str | None:
         return f"the shard id has {len(checkpoint.shard_id)} bytes, expected 16"
     if min(checkpoint.trimmed, checkpoint.next_offset, checkpoint.next_segment_seq) < 0:
         return "a number in it is negative"
-    if any(not 0 <= first < end for first, end in checkpoint.lost):
-        return f"a lost range in it is none: {checkpoint.lost}"
+    if any(not 0 <= first < end for first, end in checkpoint.holes):
+        return f"a lost or deleted range in it is none: {checkpoint.holes}"
     return None
 
 

@@ -28,6 +28,7 @@ from holdfast.config import WalSettings
 from holdfast.durability import Durability
 from holdfast.encoded import EncodedBundle, EncodedSlot
 from holdfast.errors import Backpressure, Closed, DiskFull, HoldfastError, ShardFailed
+from holdfast.metrics import SYNC_SECONDS
 from holdfast.store._open_segment import Planner
 from holdfast.store._receipt import Group, Receipt
 from holdfast.wal import WriteAheadLog
@@ -49,6 +50,7 @@ class CommitStatistics:
     failed_bundles: int
     pending_bundles: int
     pending_bytes: int
+    throttled: int  # appends that had to wait for room, or were refused
 
 
 class Publisher(Protocol):
@@ -77,6 +79,7 @@ class Committer:
         self._log, self._planner, self._publisher = log, planner, publisher
         self._settings, self._clock = settings, clock
         self._name, self._shard = name, shard
+        self._topic = name.rpartition("/")[0]
         self._relaxed = max(RELAXED_SYNC_SECONDS, settings.flush_interval)
 
         self.commit_lock = threading.RLock()  # held while writing; guards log, planner and what is unsynced
@@ -92,13 +95,14 @@ class Committer:
         self._held_bytes = 0  # pending and unsynced
         self._write_due = math.inf
         self._sync_due = math.inf
-        self._blocked: Callable[[], HoldfastError] | None = None
+        self._blocked: dict[str, Callable[[], HoldfastError]] = {}
         self._failure: Callable[[], HoldfastError] | None = None
         self._closing = False
         self._sleeping = False
         self._led = False  # do callers commit for themselves?
         self._thread: threading.Thread | None = None
         self._groups = self._bundles = self._bytes = self._rewrites = self._failed_bundles = 0
+        self._throttled = 0
 
     # -- the appender's side ------------------------------------------------------------------------------------
 
@@ -149,8 +153,8 @@ class Committer:
             return self._failure
         if self._closing:
             return lambda: Closed(f"{self._name} is closed; open the store again")
-        if self._blocked is not None:
-            return self._blocked
+        if self._blocked:
+            return next(iter(self._blocked.values()))
         if self._held_bytes and self._held_bytes + size > self._settings.max_pending:
             return lambda: Backpressure(
                 f"{self._name}: {self._held_bytes} bytes wait for the disk (wal.max_pending is "
@@ -161,19 +165,27 @@ class Committer:
 
     def _wait_for_room(self, size: int, timeout: float) -> None:
         deadline = Deadline(timeout, self._clock)
+        self._throttled += 1
         while (refusal := self._refusal(size)) is not None:
             if self._failure is not None or self._closing or deadline.passed():
                 raise refusal()
             self._room.wait(deadline.remaining())
 
-    def block(self, why: Callable[[], HoldfastError] | None) -> None:
-        """Refuse appends for this reason until called with `None`."""
-        if why is None and self._blocked is None:
+    def block(self, bound: str, why: Callable[[], HoldfastError] | None) -> None:
+        """Refuse appends because of this bound until called with `None` for it."""
+        if why is None and bound not in self._blocked:
             return
         with self._mutex:
-            self._blocked = why
-            if why is None:
+            if why is not None:
+                self._blocked[bound] = why
+            else:
+                self._blocked.pop(bound, None)
                 self._room.notify_all()
+
+    @property
+    def appended_bytes(self) -> int:
+        """Of bundles that are durable or were given up."""
+        return self._bytes
 
     def lead(self, group: Group) -> None:
         """Commit `group` in the caller's thread, if it is a single bundle, still pending, and nobody else commits.
@@ -274,11 +286,13 @@ class Committer:
             for group, _ in self._unsynced:
                 group.reach(Durability.OS)
             return
+        started = self._clock.monotonic()
         try:
             self._log.sync()
         except OSError as problem:
             self._write_again(problem)
         else:
+            SYNC_SECONDS.observe(self._clock.monotonic() - started, self._topic)
             self._settle(len(self._unsynced))
 
     def _save_earlier(self) -> None:
@@ -357,5 +371,5 @@ class Committer:
         with self._mutex:
             return CommitStatistics(
                 self._groups, self._bundles, self._bytes, self._rewrites, self._failed_bundles,
-                len(self._pending), self._held_bytes,
+                len(self._pending), self._held_bytes, self._throttled,
             )  # fmt: skip

@@ -8,6 +8,7 @@ checkpoint does not explain, is lost.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import threading
 from pathlib import Path
 from typing import Final
@@ -17,10 +18,11 @@ import pyarrow as pa
 from holdfast.encoded import EncodedBundle
 from holdfast.errors import Corruption, DataLost
 from holdfast.files import Files
+from holdfast.retention import SegmentFacts
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
 from holdfast.store.layout import TAIL
-from holdfast.store.segments import SegmentName, SegmentReaders, list_segments
-from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.store.segments import SegmentName, SegmentReaders, facts_of, list_segments
+from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.wal import FILE_HEADER_BYTES, FileHeader, Tail, WalName, WalScan, list_wal, read_tail
 
 BUNDLES_AT_A_TIME: Final = 1024  # decoded from the WAL before the next look at the segments
@@ -78,6 +80,29 @@ class ShardFollower:
                     return span
             raise problem or DataLost(self.name, position, stop, "neither a segment nor the WAL holds them")
 
+    def lost(self) -> list[Range]:
+        """Offsets that never held anything."""
+        with self._lock:
+            return [*ShardCheckpoint.read(self._files, self.folder).lost, *self._wal.holes()]
+
+    def facts(self) -> list[SegmentFacts]:
+        """As `Shard.facts`."""
+        found = []
+        for name in list_segments(self._files, self.folder / "segments"):
+            try:
+                found.append(facts_of(self._readers.get(name)))
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+        return found
+
+    def unsealed_bytes(self) -> int:
+        """Of the WAL, which holds what is not sealed, and perhaps a little more."""
+        total = 0
+        for name in list_wal(self._files, self.folder / "wal"):
+            with contextlib.suppress(FileNotFoundError):
+                total += self._files.size(self.folder / "wal" / str(name))
+        return total
+
     def _look_again(self) -> None:
         self._segments = list_segments(self._files, self.folder / "segments")
         self._wal.look_again()
@@ -99,7 +124,7 @@ class ShardFollower:
 
     def _around_holes(self, position: int, stop: int) -> tuple[int, int]:
         """`position` moved past offsets that are lost, and `stop` down to where the next such offsets begin."""
-        lost = [*(self._checkpoint.lost if self._checkpoint else ()), *self._wal.holes()]
+        lost = [*(self._checkpoint.holes if self._checkpoint else ()), *self._wal.holes()]
         for first, end in sorted(lost):
             if first <= position < end:
                 position = end

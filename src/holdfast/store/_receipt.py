@@ -80,6 +80,11 @@ class Receipt:
         """The level reached so far."""
         return self._group.reached
 
+    @property
+    def failed(self) -> bool:
+        """It was not stored durably, and never will be."""
+        return self._group.failure is not None and self._group.reached < Durability.FSYNC
+
     def wait(self, timeout: float | None = None) -> Durability:
         """Block until the level asked for is reached, and return the level reached.
 
@@ -119,10 +124,12 @@ class Receipt:
         return f"Receipt(shard={self.shard}, offset={self.offset}, durability={self.durability})"
 
 
-def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    def finish() -> None:
-        if not future.done():
-            future.set_result(None)
+def wake_once(future: asyncio.Future[None]) -> None:
+    """For a future that may be done already, or given up."""
+    if not future.done():
+        future.set_result(None)
 
+
+def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(finish)
+        loop.call_soon_threadsafe(wake_once, future)

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,15 +18,16 @@ from holdfast.clock import Clock
 from holdfast.config import BufferSettings
 from holdfast.durability import Durability
 from holdfast.encoded import EncodedBundle, EncodedSlot
-from holdfast.errors import Backpressure, DataLost
+from holdfast.errors import Backpressure, DataLost, HoldfastError
 from holdfast.files import Files, Lock
+from holdfast.retention import SegmentFacts, SegmentTable
 from holdfast.segment import write_segment
 from holdfast.store._committer import CommitStatistics, Committer
 from holdfast.store._open_segment import OpenSegment, Planner
 from holdfast.store._receipt import Receipt
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
-from holdfast.store.segments import SegmentName, SegmentReaders
-from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.store.segments import SegmentName, SegmentReaders, facts_of
+from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import LogFile, TailFile, WriteAheadLog
 
@@ -99,6 +100,8 @@ class Shard:
         self._checkpoint = state.checkpoint
         self._segments = [name for name, _ in state.segments]
         self._segment_bytes = dict(state.segments)
+        self._table: SegmentTable | None = None  # of all segments, once somebody has asked for it
+        self.table_lock = threading.RLock()
         self._sealed = state.sealed
         self._durable = state.next_offset
         self._full = deque(state.unsealed[:-1])
@@ -109,6 +112,8 @@ class Shard:
         self._checkpoint_dirty = False
         self._seal_problem: Exception | None = None
         self._unretired = False  # WAL files that nobody needs could not be deleted
+        self._listeners: tuple[Callable[[], None], ...] = ()  # told of new durable bundles
+        self.sealed_one: Callable[[], None] | None = None  # told of each segment that was sealed
         self._closed = False
 
         self._planner = Planner(settings.segment, state.next_segment_seq, state.next_offset)
@@ -123,7 +128,7 @@ class Shard:
         """Finish what a crash interrupted: unlink what was trimmed or is covered, seal what is full."""
         with self._seal_lock:
             with self._view:
-                gone = self._forget_trimmed()
+                gone = self._forget_deleted()
             self._unlink_segments(gone)
             self._retire()
         if self._full:
@@ -165,7 +170,18 @@ class Shard:
             if self._planner.full:
                 self._roll()
         self._write_tail()
+        for listener in self._listeners:
+            listener()
+        self._lock.ring()
         self._limit_backlog()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called, under the commit lock, whenever there is more to read: it must return at once."""
+        self._listeners = (*self._listeners, listener)
+
+    def ignore(self, listener: Callable[[], None]) -> None:
+        """Take back `listen`."""
+        self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def lose(self, first: int, end: int) -> None:
         """These offsets hold nothing, and never will. Called under the commit lock."""
@@ -205,7 +221,7 @@ class Shard:
             with self._committer.commit_lock, self._view:
                 self._roll()
         if not over and backlog < MAX_UNSEALED_SEGMENTS:
-            self._committer.block(None)
+            self._committer.block("backlog", None)
             return
         problem = self._seal_problem
         what = (
@@ -214,7 +230,18 @@ class Shard:
             else f"the WAL is over {self.settings.wal.max_size} bytes"
         )
         why = f"; sealing fails: {problem}" if problem is not None else ""
-        self._committer.block(lambda: Backpressure(f"{self.name}: {what}{why}; try again later", retry_after=0.5))
+        self._committer.block(
+            "backlog", lambda: Backpressure(f"{self.name}: {what}{why}; try again later", retry_after=0.5)
+        )
+
+    def block(self, bound: str, why: Callable[[], HoldfastError] | None) -> None:
+        """Refuse appends because of this bound until called with `None` for it."""
+        self._committer.block(bound, why)
+
+    @property
+    def appended_bytes(self) -> int:
+        """Of bundles, since the shard was opened."""
+        return self._committer.appended_bytes
 
     # -- seal ---------------------------------------------------------------------------------------------------
 
@@ -261,7 +288,7 @@ class Shard:
                         raise OSError(errno.EBUSY, "WAL files could not be deleted")
                 return False
             try:
-                name = self._write_segment(segment)
+                facts = self._write_segment(segment)
             except Exception as problem:
                 self._seal_problem = problem
                 if isinstance(problem, OSError):
@@ -270,14 +297,21 @@ class Shard:
                 raise
             with self._view:
                 self._full.popleft()
+                name = SegmentName(segment.segment_seq, segment.first_offset)
                 self._segments.append(name)
+                self._segment_bytes[name] = facts.size
                 self._sealed = segment.end
+            with self.table_lock:
+                if self._table is not None and not (self._table and self._table[-1].first >= facts.first):
+                    self._table.append(facts)
             self._seal_problem = None
             self._write_tail()
             self._retire()
+            if self.sealed_one is not None:
+                self.sealed_one()
             return True
 
-    def _write_segment(self, segment: OpenSegment) -> SegmentName:
+    def _write_segment(self, segment: OpenSegment) -> SegmentFacts:
         settings = self.settings.segment
         info = write_segment(
             self._files,
@@ -288,9 +322,10 @@ class Shard:
             max_dictionary_size=settings.max_dictionary_size,
             signal=self._topic.slots.signal,
         )
-        name = SegmentName(segment.segment_seq, segment.first_offset)
-        self._segment_bytes[name] = info.size
-        return name
+        ingested = [bundle.ingestion_time_ns for bundle in segment.bundles]
+        events = [bundle.event_time for bundle in segment.bundles if bundle.event_time is not None]
+        event_time = (min(first for first, _ in events), max(last for _, last in events)) if events else None
+        return SegmentFacts(segment.first_offset, segment.end, info.size, (min(ingested), max(ingested)), event_time)
 
     def _retire(self) -> None:
         """Unlink WAL files that nobody needs. What was lost is written down first: after this only that says so."""
@@ -383,10 +418,14 @@ class Shard:
         with self._view:
             return name not in self._segments
 
-    def _is_lost(self, first: int, end: int) -> bool:
-        return any(start <= first and end <= stop for start, stop in self._checkpoint.lost)
+    def lost(self) -> Sequence[Range]:
+        """Offsets that never held anything."""
+        return self._checkpoint.lost
 
-    # -- truncate and close -------------------------------------------------------------------------------------
+    def _is_lost(self, first: int, end: int) -> bool:
+        return any(start <= first and end <= stop for start, stop in self._checkpoint.holes)
+
+    # -- delete, truncate and close -----------------------------------------------------------------------------
 
     def truncate(self, before: int) -> int:
         """Delete everything below `before`, as far as it is durable. Returns where the shard now starts.
@@ -403,18 +442,13 @@ class Shard:
                         return self._checkpoint.trimmed
                     if self._open is not None and self._open.end <= before:
                         self._roll()
-                    checkpoint = replace(
-                        self._checkpoint.with_lost(()),
-                        trimmed=before,
-                        next_offset=max(self._checkpoint.next_offset, self._durable),
-                        next_segment_seq=max(self._checkpoint.next_segment_seq, self._planner.next_segment_seq),
-                    ).with_lost(())
+                    checkpoint = self._numbered(replace(self._checkpoint, trimmed=before).without(()))
                 checkpoint.write(self._files, self.folder)
                 with self._view:
                     self._checkpoint, self._checkpoint_dirty = checkpoint, False
                     while self._full and self._full[0].end <= before:
                         self._sealed = max(self._sealed, self._full.popleft().end)
-                    gone = self._forget_trimmed()
+                    gone = self._forget_deleted()
                 if before >= self._durable:
                     self._wal.finish_file()
             self._unlink_segments(gone)
@@ -422,20 +456,85 @@ class Shard:
             self._retire()
             return before
 
-    def _forget_trimmed(self) -> list[SegmentName]:
-        """Take the oldest segments, as far as they end below what was trimmed, out of the readers' view."""
-        before = self._checkpoint.trimmed
-        ends = [name.first_offset for name in self._segments[1:]]
-        if self._segments and self._segments[-1].first_offset < before:
-            ends.append(self._readers.get(self._segments[-1]).end_offset)
-        gone = [name for name, end in zip(self._segments, ends, strict=False) if end <= before]
-        self._segments = self._segments[len(gone) :]
+    def table(self) -> SegmentTable:
+        """The facts of all sealed segments, oldest first. To be used, and marked, under `table_lock`."""
+        with self.table_lock:
+            if self._table is None:
+                with self._view:
+                    names = list(self._segments)
+                table = SegmentTable()
+                for name in names:
+                    table.append(facts_of(self._readers.get(name)))
+                self._table = table
+            return self._table
+
+    def open_facts(self) -> SegmentFacts | None:
+        """The oldest segment that is not sealed, as retention sees it."""
+        with self._view:
+            segment = self._full[0] if self._full else self._open
+            if segment is None or not segment.bundles:
+                return None
+            times = [bundle.ingestion_time_ns for bundle in segment.bundles]
+            size = sum(bundle.size for bundle in segment.bundles)
+            return SegmentFacts(segment.first_offset, segment.end, size, (min(times), max(times)))
+
+    def delete(self, ranges: Sequence[Range]) -> list[Path]:
+        """Give up these segments, wherever they stand; readers that are inside one finish it. Their files.
+
+        1. Sync a record that says nothing of them is needed, and which numbers were given out.
+        2. Take them out of the readers' view. The caller unlinks the files: a crash before that, and the next writer
+           finds them to be deleted.
+        """
+        with self._seal_lock:
+            if self._closed:
+                return []
+            with self._committer.commit_lock, self._view:
+                checkpoint = self._numbered(self._checkpoint.without(ranges))
+            checkpoint.write(self._files, self.folder)
+            with self._view:
+                # An append that failed meanwhile added to what is lost.
+                self._checkpoint = checkpoint.with_lost(self._checkpoint.lost)
+                self._checkpoint_dirty = self._checkpoint != checkpoint
+                gone = self._forget_deleted()
+            self._let_go(gone)
+            self._write_tail()
+            return [self.folder / "segments" / str(name) for name in gone]
+
+    def _numbered(self, checkpoint: ShardCheckpoint) -> ShardCheckpoint:
+        """With the numbers that were given out so far: soon nothing else may know them."""
+        return replace(
+            checkpoint,
+            next_offset=max(checkpoint.next_offset, self._durable),
+            next_segment_seq=max(checkpoint.next_segment_seq, self._planner.next_segment_seq),
+        )
+
+    def _forget_deleted(self) -> list[SegmentName]:
+        """Take segments out of the readers' view that the checkpoint says are deleted."""
+        checkpoint = self._checkpoint
+        gone = [name for name in self._segments if self._is_deleted(name, checkpoint)]
+        if gone:
+            left = set(gone)
+            self._segments = [name for name in self._segments if name not in left]
         return gone
 
-    def _unlink_segments(self, names: Sequence[SegmentName]) -> None:
+    def _is_deleted(self, name: SegmentName, checkpoint: ShardCheckpoint) -> bool:
+        if any(first <= name.first_offset < end for first, end in checkpoint.deleted):
+            return True
+        if name.first_offset >= checkpoint.trimmed:
+            return False
+        return self._readers.get(name).end_offset <= checkpoint.trimmed
+
+    def _let_go(self, names: Sequence[SegmentName]) -> None:
         for name in names:
             self._readers.forget(name)
             self._segment_bytes.pop(name, None)
+        with self.table_lock:
+            if self._table is not None:
+                self._table.remove({name.first_offset for name in names})
+
+    def _unlink_segments(self, names: Sequence[SegmentName]) -> None:
+        self._let_go(names)
+        for name in names:
             try:
                 self._files.unlink(self.folder / "segments" / str(name))
             except FileNotFoundError:
@@ -470,6 +569,22 @@ class Shard:
         with contextlib.suppress(OSError):
             self._tail.close()
         self._readers.close()
+
+    def facts(self) -> list[SegmentFacts]:
+        """Of each sealed segment, oldest first."""
+        with self.table_lock:
+            return list(self.table())
+
+    @property
+    def segment_count(self) -> int:
+        """Of sealed ones."""
+        return len(self._segments)
+
+    def unsealed_bytes(self) -> int:
+        """Of bundles that are not in a segment file yet."""
+        with self._view:
+            unsealed = [*self._full, *([self._open] if self._open else [])]
+            return sum(bundle.size for segment in unsealed for bundle in segment.bundles)
 
     def statistics(self) -> ShardStatistics:
         commits = self._committer.statistics()

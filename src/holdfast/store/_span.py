@@ -30,6 +30,11 @@ class Span(Protocol):
     @property
     def end(self) -> int: ...
 
+    @property
+    def mean_size(self) -> int:
+        """Bytes that a bundle takes here, on average."""
+        ...
+
     def bundles(self, slots: Collection[int] | None) -> Iterator[PlacedBundle]:
         """Each bundle, with these slots only."""
         ...
@@ -47,6 +52,7 @@ class SegmentSpan:
 
     def __init__(self, reader: SegmentReader, start: int, end: int) -> None:
         self._reader, self.start, self.end = reader, start, end
+        self.mean_size = reader.size // reader.bundle_count
 
     def bundles(self, slots: Collection[int] | None) -> Iterator[PlacedBundle]:
         reader, first = self._reader, self._reader.first_offset
@@ -65,6 +71,7 @@ class MemorySpan:
 
     def __init__(self, bundles: Sequence[EncodedBundle]) -> None:
         self._bundles = bundles
+        self.mean_size = bundles[0].size  # near enough: bundles of one producer are much alike
         self.start = bundles[0].offset
         self.end = bundles[-1].offset + 1
 

@@ -13,14 +13,18 @@ from typing import Any, Final
 import structlog
 
 from holdfast.clock import Clock, Ids, SystemClock, SystemIds
-from holdfast.config import StoreSettings
+from holdfast.config import Cap, StoreSettings
 from holdfast.errors import Closed, Corruption, InvalidPosition, NotAStore, UnknownTopic
 from holdfast.files import TEMPORARY_SUFFIX, Files, SystemFiles
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.names import validate_topic
+from holdfast.retention import SegmentFacts
+from holdfast.store._keeper import Keeper
+from holdfast.store._listener import Listener
 from holdfast.store._sealer import Sealer
 from holdfast.store._topic import Topic, holds_shards
-from holdfast.store.layout import MAX_SHARDS, STORE_CHECKPOINT, STORE_LOCK, TOPIC_CHECKPOINT
+from holdfast.store.dead_letters import DEAD_SUFFIX
+from holdfast.store.layout import MAX_SHARDS, STORE_CHECKPOINT, STORE_LOCK, TOPIC_CHECKPOINT, shard_number
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import Progress
 
@@ -50,6 +54,8 @@ class Store:
         self._lock = threading.Lock()
         self._topics: dict[tuple[str, int | None], Topic] = {}
         self._closed = False
+        self._keeper, self._listener = Keeper(clock), Listener(files)
+        self._dead: Store | None = None  # for a read-only store's subscribers: writes dead letters and nothing else
         self._sealer = (
             None if read_only else Sealer(files, path, clock, lambda shard: shard.settings.retention.min_free_disk)
         )
@@ -110,8 +116,41 @@ class Store:
         return Topic(
             name, folder, state, settings,
             files=self._files, clock=self._clock, ids=self._ids, sealer=self._sealer,
+            keeper=self._keeper, listener=self._listener, caps=_caps(self.settings, name), neighbours=self,
+            dead=lambda: self._dead_topic(name),
             note=self._note, shard=shard, progress=self._recovery_progress,
         )  # fmt: skip
+
+    def _dead_topic(self, name: str) -> Topic:
+        """Where what is rejected in topic `name` is kept: in a shard that this process owns, made if need be."""
+        if not self.read_only:
+            return self.topic(name + DEAD_SUFFIX)
+        with self._lock:
+            if self._closed:
+                raise Closed(f"the store {self.path} is closed; open it again")
+            if self._dead is None:
+                self._dead = Store(
+                    self.path, self.id, self.settings, read_only=False,
+                    files=self._files, clock=self._clock, ids=self._ids, progress=self._progress,
+                )  # fmt: skip
+            return self._dead.topic(name + DEAD_SUFFIX)
+
+    def finished(self, shard: Path) -> list[SegmentFacts]:
+        """For the budget: what everyone has finished in a shard, oldest first."""
+        topic, number = self._place(shard)
+        return topic._finished_segments(number)
+
+    def reclaim(self, shard: Path, wanted_bytes: int) -> int:
+        """For the budget: make room in a shard that nobody holds; how many bytes it were."""
+        topic, number = self._place(shard)
+        return topic.adopt(number, wanted_bytes)
+
+    def _place(self, shard: Path) -> tuple[Topic, int]:
+        """The topic and the number of the shard in this folder."""
+        number = shard_number(shard.name)
+        if number is None:
+            raise NotAStore(f"{shard} is no shard's folder")
+        return self.topic(f"{shard.parent.parent.name}/{shard.parent.name}"), number
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -152,8 +191,12 @@ class Store:
                 topic.close()
             except Exception as problem:  # the others are closed all the same
                 problems.append(problem)
+        self._listener.close()
+        self._keeper.close()
         if self._sealer is not None:
             self._sealer.close()
+        if self._dead is not None:
+            self._dead.close()
         if problems:
             raise problems[0]
 
@@ -167,6 +210,12 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, read_only={self.read_only})"
+
+
+def _caps(settings: StoreSettings, topic: str) -> tuple[Cap, ...]:
+    """What a topic is under. Dead letters keep only to a cap of their own: they may settle what fills another."""
+    caps = settings.caps(topic)
+    return tuple(cap for cap in caps if cap.level == "topic") if topic.endswith(DEAD_SUFFIX) else caps
 
 
 def _identify(files: Files, folder: Path, ids: Ids, *, create: bool) -> str:

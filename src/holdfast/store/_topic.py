@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,21 +9,46 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.bundle import RecordBundle, decode_attributes, encode_attributes
+from holdfast.acks import AckLog, BatchId, BatchStatus
+from holdfast.bundle import MAX_ATTRIBUTE_BYTES, RecordBundle, decode_attributes, encode_attributes
 from holdfast.clock import Clock, Ids
-from holdfast.config import BufferSettings
+from holdfast.config import BufferSettings, Cap
 from holdfast.config.settings import level_of
 from holdfast.durability import Durability
-from holdfast.errors import Closed, DiskFault, DiskFull, HoldfastError, InvalidPosition, ReadOnly, ShardTaken
-from holdfast.files import Files
+from holdfast.errors import (
+    Closed,
+    InvalidBundle,
+    InvalidPosition,
+    ReadOnly,
+    ShardTaken,
+)
+from holdfast.files import Files, Lock, LockHeld
+from holdfast.metrics import DEAD_LETTERS, Reporter
+from holdfast.retention import Meter, Neighbours, SegmentFacts, ShardUsage
+from holdfast.store._batch import Batch
+from holdfast.store._delivery import Delivery, Rows
+from holdfast.store._disk_error import disk_error
 from holdfast.store._encoder import Encoder
+from holdfast.store._finalizers import Finalizers
 from holdfast.store._follower import ShardFollower
+from holdfast.store._keeper import Keeper
+from holdfast.store._listener import Listener
 from holdfast.store._receipt import Receipt
+from holdfast.store._report import report_sweeper, report_topic
 from holdfast.store._sealer import Sealer
 from holdfast.store._shard import Shard, ShardStatistics
-from holdfast.store._span import Span
-from holdfast.store.layout import MAX_SHARDS, shard_folder, shard_number
+from holdfast.store._span import PlacedBundle, Span
+from holdfast.store._subscriber import Subscriber
+from holdfast.store._subscriptions import Start, Subscriptions, progress_of
+from holdfast.store._sweeper import Sweeper
+from holdfast.store._upkeep import UPKEEP_SECONDS, Upkeep
+from holdfast.store._views import SubscriberView, views
+from holdfast.store.dead_letters import DEAD_SUFFIX, DeadLetter
+from holdfast.store.layout import ACKS, CLAIMS_LOCK, LOCK, MAX_SHARDS, shard_folder, shard_number
 from holdfast.store.recovery import create_shard, is_shard, lock_shard, recover
+from holdfast.store.registry import Registration
+from holdfast.store.reserved import TO, refuse_reserved
+from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import Progress
 
@@ -56,6 +80,11 @@ class Topic:
         clock: Clock,
         ids: Ids,
         sealer: Sealer | None,
+        keeper: Keeper,
+        listener: Listener,
+        caps: Sequence[Cap],
+        neighbours: Neighbours,
+        dead: Callable[[], Topic],
         note: str,
         shard: int | None = None,
         progress: Callable[[str], Progress] | None = None,
@@ -71,7 +100,20 @@ class Topic:
         self._own: Shard | None = None
         self._looked = False
         self._followers: dict[int, ShardFollower] = {}
-        self._closed = False
+        self._acks: dict[int, AckLog] = {}
+        self._dead, self._caps, self._neighbours = dead, caps, neighbours
+        self.closing = self._closed = False
+        self._subscriptions = Subscriptions(
+            self, folder, state, settings.subscriber,
+            files=files, clock=clock, ids=ids, keeper=keeper, listener=listener, note=note,
+        )  # fmt: skip
+        self._keeper, self._listener = keeper, listener
+        self._finalizers = Finalizers(name, self, state.current)
+        self.sweeper: Sweeper | None = None  # of the shard that this process owns
+        self._sweep_reporter: Reporter | None = None
+        self._upkeep = Upkeep(self, settings, keeper, clock, self._finalizers, self._subscriptions)
+        self._meter = Meter(files, folder.parent.parent, clock)
+        self._reporter = Reporter(lambda: report_topic(self))
 
     # -- append -------------------------------------------------------------------------------------------------
 
@@ -82,19 +124,37 @@ class Topic:
         durability: Durability | str | None = None,
         timeout: float | None = None,
         attributes: Mapping[str, Any] | None = None,
+        batches: Sequence[Batch] = (),
     ) -> Receipt:
         """Store a bundle. The receipt resolves when it is as durable as asked for (default: the topic's setting).
 
-        `timeout` bounds how long this call waits for room; then it raises `Backpressure`.
+        `timeout` bounds how long this call waits for room; then it raises `Backpressure`. `batches` are those of a
+        source, or of several, that this bundle belongs to.
         """
         record = RecordBundle.of(bundle, attributes)
+        if record.attributes:
+            refuse_reserved(record.attributes)
+        for batch in batches:
+            batch.expect_open(self)
+        receipt = self._append(record, durability, timeout)
+        for batch in batches:
+            batch.include(receipt)
+        return receipt
+
+    def _append(
+        self,
+        record: RecordBundle,
+        durability: Durability | str | None,
+        timeout: float | None,
+        limit: int = MAX_ATTRIBUTE_BYTES,
+    ) -> Receipt:
         level = None if durability is None else level_of(durability)
         own = self._own or self._claim()
         try:
             slots = self._encoder.encode(record.slots)
         except OSError as problem:  # a new slot or schema could not be written down
             raise disk_error(problem, self.name) from problem
-        return own.append(slots, encode_attributes(record.attributes), record.event_time, level, timeout)
+        return own.append(slots, encode_attributes(record.attributes, limit), record.event_time, level, timeout)
 
     def flush(self) -> None:
         """Make everything durable that this process appended, whatever its level; failures go to the receipts."""
@@ -114,19 +174,51 @@ class Topic:
     def truncate(self, before: Position) -> dict[int, int]:
         """Delete everything below `before` in the shard that this process owns; where it starts now.
 
+        For a subscriber that has not finished it, it is `dropped`: on record before anything goes.
+
         Raises `ShardTaken` for a shard that another process owns: only its writer may delete.
         """
         own = self._claim()
         try:
-            wanted = self._mapping(before)
+            wanted = self.mapping(before)
             for number in wanted:
                 if number != own.number:
                     raise ShardTaken(
                         f"shard {number} of {self.name} is not this process's (that is {own.number}): ask its writer"
                     )
-            return {number: own.truncate(offset) for number, offset in wanted.items()}
+            if self.sweeper is None:
+                raise Closed(f"topic {self.name} is closed; open the store again")
+            return {number: self.sweeper.truncate(offset) for number, offset in wanted.items()}
         except OSError as problem:
             raise disk_error(problem, own.name) from problem
+
+    # -- batches of sources -------------------------------------------------------------------------------------
+
+    def batch(self, source: str, run: str, batch: str) -> Batch:
+        """Open a batch of a source, to be told one status for all its bundles.
+
+        The three texts are its identity: one that is known already is given back as it is. `run` differs for each run
+        of the source, `batch` for each batch of a run; a source that comes back after a restart asks for the batches of
+        its earlier runs by them: `find_batch`.
+        """
+        self._claim()
+        answered = self.find_batch(source, run, batch)
+        return self._finalizers.open(BatchId(source, run, batch)) if answered is None else answered
+
+    def find_batch(self, source: str, run: str, batch: str) -> Batch | None:
+        """A batch by its identity; `None` if it is not known as a whole (or answered long ago): then send it again."""
+        self._look()
+        logs = [self.acks(shard.number) for shard in self.shards()]
+        for log in logs:
+            log.refresh()
+        found = self._finalizers.find(BatchId(source, run, batch), logs)
+        self._upkeep.soon()
+        return found
+
+    def batch_closed(self, batch: Batch) -> None:
+        """For `Batch`: it can be answered from now on."""
+        self._finalizers.closed(batch)
+        self._upkeep.soon()
 
     # -- read ---------------------------------------------------------------------------------------------------
 
@@ -138,15 +230,7 @@ class Topic:
         numbers = None if slots is None else {self._state.slot_number(name) for name in slots}
         for shard, span in self._spans(start, end):
             for placed in span.bundles(numbers):
-                named = {self._state.slot_name(number): batch for number, batch in placed.batches.items()}
-                yield RecordBundle.stored(
-                    named,
-                    decode_attributes(placed.attributes),
-                    placed.event_time,
-                    placed.ingestion_time_ns,
-                    placed.offset,
-                    shard.number,
-                )
+                yield self.bundle_of(placed, shard.number)
 
     def read(
         self,
@@ -169,10 +253,22 @@ class Topic:
         for _, span in self._spans(start, end):
             yield from span.batches(number, wanted, verify=verify)
 
+    def bundle_of(self, placed: PlacedBundle, shard: int) -> RecordBundle:
+        """A bundle as users see it."""
+        slot_name = self._state.slot_name
+        return RecordBundle.stored(
+            {slot_name(number): batch for number, batch in placed.batches.items()},
+            decode_attributes(placed.attributes),
+            placed.event_time,
+            placed.ingestion_time_ns,
+            placed.offset,
+            shard,
+        )
+
     def positions(self) -> dict[int, tuple[int, int]]:
         """For each shard, the lowest offset that may still be there and one above the highest durable one."""
         self._look()
-        return {shard.number: (shard.start, shard.durable) for shard in self._shards()}
+        return {shard.number: (shard.start, shard.durable) for shard in self.shards()}
 
     def schema(self, slot: str) -> pa.Schema:
         """The union of all columns that a slot ever held, each with the widest type."""
@@ -189,6 +285,198 @@ class Topic:
         """Of the shard that this process owns, if it does."""
         return None if self._own is None else self._own.statistics()
 
+    # -- subscribers --------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        name: str,
+        start: Start = "earliest",
+        *,
+        takeover: bool = False,
+        authoritative: bool | None = None,
+        **settings: Any,
+    ) -> Subscriber:
+        """Be the holder of subscriber `name`, registered now if it is new.
+
+        `start` counts only the first time: "earliest", "latest", an offset, or shard -> offset (shards that are not
+        named, and shards made later, from their beginning). Afterwards delivery goes on with what is unfinished.
+        While somebody else holds the subscriber this raises `SubscriberTaken`, or with `takeover` fences that holder.
+        `settings` are those of `SubscriberSettings`; by default the topic's. `on_full`, `expire_after` and
+        `authoritative` belong to the registration: they stay until they are given anew.
+        """
+        self._look()
+        return self._subscriptions.subscribe(
+            name, start, takeover=takeover, authoritative=authoritative, overrides=settings
+        )
+
+    def pause(self, subscriber: str) -> None:
+        """Deliver nothing more to it, whoever holds it, until `resume`. What it has not finished is kept."""
+        self._subscriptions.change(subscriber, paused=True)
+
+    def resume(self, subscriber: str) -> None:
+        """Deliver again."""
+        self._subscriptions.change(subscriber, paused=False)
+
+    def remove(self, subscriber: str, why: str = "on request") -> None:
+        """Forget the subscriber: nothing is kept for it any more, and whoever holds it is fenced."""
+        self._subscriptions.remove(subscriber, why)
+
+    def subscribers(self) -> dict[str, SubscriberView]:
+        """Every subscriber by name, and how far it is."""
+        self._look()
+        return views(self, self._subscriptions, self._clock)
+
+    def acks(self, shard: int) -> AckLog:
+        """The ack log of a shard."""
+        log = self._acks.get(shard)
+        if log is None:
+            folder = shard_folder(self._folder, shard)
+            shard_id = ShardCheckpoint.read(self._files, folder).shard_id
+            log = self._acks.setdefault(shard, AckLog(self._files, folder, shard_id, clock=self._clock))
+        return log
+
+    def acks_written(self, shard: int) -> None:
+        """A subscriber of this process wrote outcomes down: sources may be waiting for them, and data may go."""
+        self._upkeep.soon(UPKEEP_SECONDS)
+        if shard != self.own_shard:
+            self._upkeep.orphan_changed()
+
+    def subscribers_changed(self) -> None:
+        """One was registered or removed."""
+        self._upkeep.soon()
+
+    def _published(self) -> None:
+        """The own shard has more to read. Called under its commit lock."""
+        self._subscriptions.nudge()
+        if self._finalizers.waiting:
+            self._upkeep.soon()
+        if self.sweeper is not None and self.sweeper.wants_grant:
+            self._upkeep.wants_grant()
+
+    def _heard(self) -> None:
+        """Another process may have written outcomes, or asks for room."""
+        self._upkeep.soon(UPKEEP_SECONDS)
+
+    @property
+    def own(self) -> Shard | None:
+        """The shard that this process owns, if it does."""
+        return self._own
+
+    def answered(self) -> Mapping[BatchStatus, int]:
+        """How many batches of sources were answered so far, by the answer."""
+        return self._finalizers.answered
+
+    def usages(self) -> dict[int, ShardUsage]:
+        """The bytes in each shard's folder."""
+        return {shard.number: self._meter.shard(shard.folder) for shard in self.shards()}
+
+    @property
+    def own_shard(self) -> int | None:
+        """The shard that this process owns, if it does."""
+        return None if self._own is None else self._own.number
+
+    def ack_logs(self) -> dict[int, AckLog]:
+        return {shard.number: self.acks(shard.number) for shard in self.shards()}
+
+    def is_orphan(self, shard: int) -> bool:
+        """Does nobody hold this shard right now? False also while somebody else is finding out."""
+        lock = self._try(shard)
+        if lock is not None:
+            lock.release()
+        return lock is not None
+
+    def _try(self, shard: int) -> Lock | None:
+        """The lock of a shard that nobody holds."""
+        try:
+            claims = self._claims(wait=False)
+        except LockHeld:
+            return None
+        try:
+            return self._files.lock(shard_folder(self._folder, shard) / LOCK, note="")
+        except LockHeld:
+            return None
+        finally:
+            claims.release()
+
+    def adopt(self, shard: int, wanted_bytes: int) -> int:
+        """Hold a shard that nobody holds for as long as it takes to delete there what may go; how many bytes it were.
+
+        What is in its WAL is sealed on the way. Whoever wants to claim a shard meanwhile waits.
+        """
+        if shard == self.own_shard or (not wanted_bytes and not self._finished_segments(shard)):
+            return 0
+        try:
+            claims = self._claims(wait=False)
+        except LockHeld:
+            return 0
+        try:
+            lock = lock_shard(self._files, shard_folder(self._folder, shard), note=self._note)
+            opened = self._open(shard, lock)
+            try:
+                return self._sweep_adopted(opened, wanted_bytes)
+            finally:
+                self._let_go(opened)
+        except ShardTaken:
+            return 0
+        finally:
+            claims.release()
+
+    def _sweep_adopted(self, shard: Shard, wanted_bytes: int) -> int:
+        sweeper = self._sweeper_of(shard)
+        reporter = Reporter(lambda: report_sweeper(self.name, sweeper))
+        try:
+            while sweeper.sweep(asked_bytes=wanted_bytes):
+                pass
+        finally:
+            sweeper.close()
+            reporter.close()
+        return sweeper.counts.bytes_reclaimed
+
+    def _finished_segments(self, shard: int) -> list[SegmentFacts]:
+        """Of any shard: the segments that everyone has finished, oldest first."""
+        registrations = list(self._state.current().subscribers.values())
+        log = self.acks(shard)
+        log.refresh()
+        found: list[SegmentFacts] = []
+        for each in self.shards():
+            if each.number == shard and registrations:
+                progresses = [progress_of(log, registration, shard) for registration in registrations]
+                found += [
+                    facts._replace(finished=True)
+                    for facts in each.facts()
+                    if all(progress.next_unfinished(facts.first) >= facts.end for progress in progresses)
+                ]
+        return found
+
+    def _sweeper_of(self, shard: Shard) -> Sweeper:
+        number = shard.number
+        return Sweeper(
+            shard, self.acks(number), self.settings, self._caps,
+            store=self._folder.parent.parent, files=self._files, clock=self._clock, registry=self._state.current,
+            secure=self._state.secure,
+            delivering=lambda: self._subscriptions.delivering(number),
+            neighbours=self._neighbours,
+        )  # fmt: skip
+
+    def redeliver(self, bundle: RecordBundle, *, to: int, key: str) -> Receipt:  # noqa: ARG002 (keyed soon)
+        """Append a bundle that is meant for the subscriber with this number alone; once for each `key`."""
+        attributes = {**bundle.attributes, TO: to}
+        return self._append(RecordBundle(bundle.slots, attributes, event_time=bundle.event_time), None, None)
+
+    def keep(self, letter: DeadLetter) -> None:
+        """Of a dead-letter topic: store a letter, once; durable on return."""
+        self._append(letter.to_bundle(), None, None, 2 * MAX_ATTRIBUTE_BYTES).wait()  # its own, and what we add
+
+    def dead_letter(
+        self, registration: Registration, delivery: Delivery, attempts: int, reason: str, rows: Rows | None
+    ) -> None:
+        """Keep what a subscriber rejected in the dead-letter topic, once; durable on return."""
+        if self.name.endswith(DEAD_SUFFIX):
+            raise InvalidBundle(f"{self.name} holds dead letters; there is no topic for what is rejected here: nack it")
+        letter = DeadLetter.of(self.name, registration, delivery, attempts, reason, rows, self._clock.now_ns())
+        self._dead().keep(letter)
+        DEAD_LETTERS.inc(self.name, registration.name)
+
     # -- shards -------------------------------------------------------------------------------------------------
 
     def _claim(self) -> Shard:
@@ -200,11 +488,28 @@ class Topic:
                 raise ReadOnly(f"{self.name} was opened read-only; open the store without read_only=True to write")
             if self._own is None:
                 try:
-                    self._own = self._take_free() or self._make()
+                    self._own = self._begin(self._take_free() or self._make())
                 except OSError as problem:
                     raise disk_error(problem, self.name) from problem
                 self._looked = True
             return self._own
+
+    def _begin(self, own: Shard) -> Shard:
+        """This process is the writer of this shard from now on."""
+        try:
+            self.sweeper = sweeper = self._sweeper_of(own)
+            self._sweep_reporter = Reporter(lambda: report_sweeper(self.name, sweeper))
+        except BaseException:
+            self._let_go(own)
+            raise
+        own.listen(self._published)
+        own.sealed_one = self._upkeep.soon
+        self._listener.add(self._heard)
+        for path in (own.folder / ACKS, own.folder):  # outcomes, and requests for room
+            self._listener.watch(path)
+        self._subscriptions.shards_changed()
+        self._upkeep.begin()
+        return own
 
     def _look(self) -> None:
         """Before the first read: what a crashed writer left is made whole, so that all of it can be read."""
@@ -214,26 +519,43 @@ class Topic:
             return
         with self._claim_lock:
             if self._own is None and not self._closed:
-                self._own = self._take_free()
+                free = self._take_free()
+                self._own = None if free is None else self._begin(free)
             self._looked = True
 
     def _take_free(self) -> Shard | None:
-        """Open the lowest shard that nobody holds; further ones are recovered too, and let go."""
-        own: Shard | None = None
-        for number in list_shards(self._files, self._folder):
-            if self._wanted is not None and number != self._wanted:
-                continue
-            try:
-                shard = self._open(number)
-            except ShardTaken:
-                if self._wanted is not None:
-                    raise
-                continue
-            if own is None:
-                own = shard
-            else:
-                self._let_go(shard)
-        return own
+        """Open the lowest shard that nobody holds; further ones are recovered too, and let go.
+
+        Under the lock of claims: who else claims a shard waits, rather than take one for held that is held for a
+        moment, and make another.
+        """
+        own: tuple[int, Lock] | None = None
+        claims = self._claims(wait=True)
+        try:
+            for number in list_shards(self._files, self._folder):
+                if self._wanted is not None and number != self._wanted:
+                    continue
+                try:
+                    lock = lock_shard(self._files, shard_folder(self._folder, number), note=self._note)
+                except ShardTaken:
+                    if self._wanted is not None:
+                        raise
+                    continue
+                if own is None:
+                    own = number, lock
+                else:
+                    self._let_go(self._open(number, lock))
+        except BaseException:
+            if own is not None:
+                own[1].release()
+            raise
+        finally:
+            claims.release()
+        return None if own is None else self._open(*own)
+
+    def _claims(self, *, wait: bool) -> Lock:
+        """Held while somebody finds out which shards nobody holds."""
+        return self._files.lock(self._folder / CLAIMS_LOCK, note=self._note, wait=wait)
 
     def _make(self) -> Shard:
         lock = self._state.lock()
@@ -242,21 +564,24 @@ class Topic:
             number = max(existing, default=-1) + 1 if self._wanted is None else self._wanted
             if number >= MAX_SHARDS:
                 raise ShardTaken(f"all {MAX_SHARDS} shards of {self.name} are taken; close some of their writers")
+            folder = shard_folder(self._folder, number)
             if number not in existing:
-                create_shard(self._files, shard_folder(self._folder, number), self._ids)
-            return self._open(number)
+                create_shard(self._files, folder, self._ids)
+            return self._open(number, lock_shard(self._files, folder, note=self._note))
         finally:
             lock.release()
 
-    def _open(self, number: int) -> Shard:
-        if self._sealer is None:
-            raise ReadOnly(f"{self.name} was opened read-only")
-        folder = shard_folder(self._folder, number)
+    def _open(self, number: int, lock: Lock) -> Shard:
+        """Recover a shard whose lock is held; lets go of it if that fails."""
         name = f"{self.name}/{number}"
-        lock = lock_shard(self._files, folder, note=self._note)
         try:
+            if self._sealer is None:
+                raise ReadOnly(f"{self.name} was opened read-only")
             progress = None if self._progress is None else self._progress(name)
-            state = recover(self._files, folder, self.settings, self._clock, self._ids, progress)
+            folder = shard_folder(self._folder, number)
+            starts = [each.start(number) for each in self._state.current().subscribers.values()]
+            floor = max([self._highest_outcome(number), *starts])
+            state = recover(self._files, folder, self.settings, self._clock, self._ids, progress, floor=floor)
             shard = Shard(
                 number, folder, lock, state, self.settings, self._files, self._clock, self._state,
                 name=name, sealer=self._sealer,
@@ -270,7 +595,14 @@ class Topic:
         self._sealer.add(shard)
         return shard
 
-    def _shards(self) -> list[Shard | ShardFollower]:
+    def _highest_outcome(self, shard: int) -> int:
+        """One above every offset that a subscriber has finished: below it no number may be given out again."""
+        log = self.acks(shard)
+        log.refresh()
+        with log.lock:
+            return max((progress.end for progress in log.state.progress.values()), default=0)
+
+    def shards(self) -> list[Shard | ShardFollower]:
         shards: list[Shard | ShardFollower] = []
         for number in list_shards(self._files, self._folder):
             if self._own is not None and number == self._own.number:
@@ -285,18 +617,18 @@ class Topic:
         return shards
 
     def _spans(self, start: Position, end: Position) -> Iterator[tuple[Shard | ShardFollower, Span]]:
-        firsts, ends = self._mapping(start), self._mapping(end)
-        for shard in self._shards():
+        firsts, ends = self.mapping(start), self.mapping(end)
+        for shard in self.shards():
             position, stop = firsts.get(shard.number, 0), ends.get(shard.number, shard.durable)
             while (span := shard.span(position, stop)) is not None:
                 yield shard, span
                 position = span.end
 
-    def _mapping(self, position: Position) -> dict[int, int]:
+    def mapping(self, position: Position) -> dict[int, int]:
         """A position as shard -> offset; a plain number only where there is one shard."""
         if position is None:
             return {}
-        numbers = [shard.number for shard in self._shards()]
+        numbers = [shard.number for shard in self.shards()]
         if isinstance(position, Mapping):
             mapping = dict(position)
         elif len(numbers) <= 1:
@@ -315,23 +647,30 @@ class Topic:
         return mapping
 
     def close(self) -> None:
+        self.closing = True
+        self._subscriptions.close()
+        self._upkeep.close()
+        self._reporter.close()
+        self._finalizers.close()
         with self._claim_lock:
             self._closed = True
             own, self._own = self._own, None
             for follower in self._followers.values():
                 follower.close()
             self._followers.clear()
+        for log in self._acks.values():
+            log.close()
         if own is not None:
+            self._listener.remove(self._heard)
+            for path in (own.folder / ACKS, own.folder):
+                self._listener.unwatch(path)
+            if self.sweeper is not None:
+                self.sweeper.close()
+            if self._sweep_reporter is not None:
+                self._sweep_reporter.close()
             self._let_go(own)
 
     def _let_go(self, shard: Shard) -> None:
         if self._sealer is not None:
             self._sealer.remove(shard)
         shard.close()
-
-
-def disk_error(problem: OSError, where: str) -> HoldfastError:
-    """What a caller is told when the system refuses: no room, or something else."""
-    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{where}: {problem}; free some space")
-    return DiskFault(f"{where}: {problem}; what was asked for may be half done: repeat it when the disk is well")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import structlog
 
+from holdfast.acks import AckLog
 from holdfast.clock import Clock, Ids
 from holdfast.config import BufferSettings
 from holdfast.encoded import EncodedBundle
@@ -60,7 +61,9 @@ def create_shard(files: Files, folder: Path, ids: Ids) -> None:
     """Make an empty shard; whoever calls holds the topic's lock."""
     files.make_folder(folder / "wal")
     files.make_folder(folder / "segments")
-    ShardCheckpoint(ids.random_bytes(16)).write(files, folder)
+    shard_id = ids.random_bytes(16)
+    AckLog.create(files, folder, shard_id)
+    ShardCheckpoint(shard_id).write(files, folder)
 
 
 def recover(
@@ -70,22 +73,25 @@ def recover(
     clock: Clock,
     ids: Ids,
     progress: Progress | None = None,
+    *,
+    floor: int = 0,
 ) -> ShardState:
-    """Steps 1 to 5 above; the caller holds the lock."""
+    """Steps 1 to 5 above; the caller holds the lock. No offset below `floor` is given out."""
     for place in (folder / "wal", folder / "segments"):
         files.make_folder(place)
     _sweep_temporary(files, folder)
     checkpoint = ShardCheckpoint.read(files, folder)
     segments = list_segments(files, folder / "segments")
     sealed, next_seq = _sealed(files, folder, segments, checkpoint)
+    sealed = max([sealed, *(end for _, end in checkpoint.deleted)])
     start = max(sealed, checkpoint.trimmed)
     tail = _tail(files, folder)
     found = replay(
         files, folder / "wal", checkpoint.shard_id,
-        start=start, tail_durable=tail.durable, lost=checkpoint.lost, progress=progress,
+        start=start, tail_durable=tail.durable, lost=checkpoint.holes, progress=progress,
     )  # fmt: skip
     next_seq = max(next_seq, found.next_segment_seq, checkpoint.next_segment_seq)
-    next_offset = max(found.highest, checkpoint.next_offset, *(end for _, end in checkpoint.lost), 0)
+    next_offset = max(found.highest, checkpoint.next_offset, floor, *(end for _, end in checkpoint.holes))
     checkpoint = _settle(files, folder, checkpoint, found, next_offset, next_seq)
     log = WriteAheadLog(
         files, folder / "wal", checkpoint.shard_id,
@@ -158,7 +164,8 @@ def _tail(files: Files, folder: Path) -> Tail:
 def _settle(
     files: Files, folder: Path, checkpoint: ShardCheckpoint, found: Replay, next_offset: int, next_seq: int
 ) -> ShardCheckpoint:
-    lost = [*found.lost, *([(found.end, next_offset)] if next_offset > found.end else [])]
+    lost = [each for each in found.lost if each not in checkpoint.deleted]
+    lost += [(found.end, next_offset)] if next_offset > found.end else []
     settled = checkpoint.with_lost(lost)
     if found.torn or settled != checkpoint:
         settled = replace(settled, next_offset=next_offset, next_segment_seq=next_seq)

@@ -7,8 +7,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from holdfast.errors import Corruption
 from holdfast.files import Files
+from holdfast.retention import SegmentFacts
 from holdfast.segment import SegmentReader, parse_segment_name, segment_name
 
 OPEN_READERS: Final = 8  # a reader is a memory map and its decoded directory; a scan uses one at a time
@@ -28,6 +31,15 @@ def list_segments(files: Files, folder: Path) -> list[SegmentName]:
     """The segments in a folder, oldest first."""
     parsed = (parse_segment_name(name) for name in files.list(folder))
     return sorted(SegmentName(*each) for each in parsed if each is not None)
+
+
+def facts_of(reader: SegmentReader) -> SegmentFacts:
+    """From the segment's own manifest."""
+    times = np.asarray(reader.manifest.ingestion_times)
+    events = [each for each in reader.manifest.event_times if each is not None]
+    event_time = (min(first for first, _ in events), max(last for _, last in events)) if events else None
+    ingested = int(times.min()), int(times.max())
+    return SegmentFacts(reader.first_offset, reader.end_offset, reader.size, ingested, event_time)
 
 
 class SegmentReaders:

@@ -20,25 +20,33 @@ class ShardCheckpoint:
     """Identity, what was trimmed, what was lost, and numbers that may never be given out again."""
 
     shard_id: bytes
-    trimmed: int = 0  # everything below was deleted on request
+    trimmed: int = 0  # everything below was deleted
     next_offset: int = 0  # numbering goes on at this one or above
     next_segment_seq: int = 0
     lost: tuple[Range, ...] = ()  # offsets whose append failed: they hold nothing, and never will
+    deleted: tuple[Range, ...] = ()  # segments above what was trimmed that were deleted before older ones
+
+    @property
+    def holes(self) -> tuple[Range, ...]:
+        """Where nothing is to be found, and nothing is missing."""
+        return _joined((*self.lost, *self.deleted), self.trimmed) if self.deleted else self.lost
 
     def with_lost(self, ranges: Iterable[Range]) -> ShardCheckpoint:
         """Adds ranges; adjacent ones join, those below what was trimmed go."""
-        joined: list[Range] = []
-        for first, end in sorted((*self.lost, *ranges)):
-            if end <= self.trimmed:
-                continue
-            if joined and first <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-            else:
-                joined.append((first, end))
-        return replace(self, lost=tuple(joined))
+        return replace(self, lost=_joined((*self.lost, *ranges), self.trimmed))
+
+    def without(self, ranges: Iterable[Range]) -> ShardCheckpoint:
+        """These ranges deleted; as far as they follow what was trimmed, they count as trimmed."""
+        deleted = _joined((*self.deleted, *ranges), self.trimmed)
+        trimmed = self.trimmed
+        for first, end in sorted((*deleted, *self.lost)):
+            if first > trimmed:
+                break
+            trimmed = max(trimmed, end)
+        return replace(self, trimmed=trimmed, deleted=_joined(deleted, trimmed), lost=_joined(self.lost, trimmed))
 
     def write(self, files: Files, folder: Path) -> None:
-        document = {
+        document: dict[str, Any] = {
             "kind": "shard",
             "shard_id": self.shard_id.hex(),
             "trimmed": self.trimmed,
@@ -46,6 +54,8 @@ class ShardCheckpoint:
             "next_segment_seq": self.next_segment_seq,
             "lost": [list(each) for each in self.lost],
         }
+        if self.deleted:
+            document["deleted"] = [list(each) for each in self.deleted]
         write_checkpoint(files, folder / SHARD_CHECKPOINT, document)
 
     @classmethod
@@ -65,4 +75,18 @@ class ShardCheckpoint:
             int(document["next_offset"]),
             int(document["next_segment_seq"]),
             tuple((int(first), int(end)) for first, end in document["lost"]),
+            tuple((int(first), int(end)) for first, end in document.get("deleted", ())),
         )
+
+
+def _joined(ranges: Iterable[Range], above: int) -> tuple[Range, ...]:
+    """In order, overlapping and adjacent ones as one; without those that end at or below `above`."""
+    joined: list[Range] = []
+    for first, end in sorted(ranges):
+        if end <= above:
+            continue
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((first, end))
+    return tuple(joined)

@@ -1,4 +1,4 @@
-"""What belongs to a whole topic: its slot table and the merged schema of each slot, in `topic.checkpoint`.
+"""What belongs to a whole topic: slot table, merged schema of each slot, subscribers; in `topic.checkpoint`.
 
 It changes only under the topic's lock, by replacement; every process keeps a copy and reads it again when it meets
 a slot or a schema that its copy does not know.
@@ -7,7 +7,9 @@ a slot or a schema that its copy does not know.
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +17,28 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from holdfast.errors import Corruption, InvalidSettings
-from holdfast.files import Files, Lock
-from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
+from holdfast.files import Files, Lock, replace_file
+from holdfast.files.checkpoint import decode_checkpoint, encode_checkpoint
 from holdfast.schema import widest
 from holdfast.slots import FIXED_TABLES, SlotTable
 from holdfast.store.layout import TOPIC_CHECKPOINT, TOPIC_LOCK
+from holdfast.store.registry import Registry
 
 
 class TopicState:
-    """A topic's slot table and merged schemas, and how they change."""
+    """A topic's slot table, merged schemas and subscribers, and how they change."""
 
     def __init__(self, files: Files, folder: Path, *, note: str) -> None:
         self._files, self._folder, self._note = files, folder, note
-        self._mutex = threading.RLock()
+        self._changing = threading.RLock()  # held through a change, also while waiting for locks of files
+        self._mutex = threading.RLock()  # guards all below; never held while waiting for a lock of a file
         self.slots = SlotTable()
         self.schema_count = 0  # how often the merged schemas changed
         self._merged: dict[int, pa.Schema] = {}
-        self._durable = False  # is what we know known to be durable?
+        self.registry = Registry()
+        self._read = b""  # the checkpoint as last read or written
+        self._durable = False  # did we ourselves make durable what we know?
+        self._secured = b""  # the checkpoint that was last synced for somebody who relied on it
         self.reload()
 
     @classmethod
@@ -42,7 +49,7 @@ class TopicState:
         try:
             if not files.exists(folder / TOPIC_CHECKPOINT):
                 table = SlotTable() if slots == "default" else FIXED_TABLES[slots]
-                write_topic_checkpoint(files, folder, table, {}, 0)
+                write_topic_checkpoint(files, folder, table, {}, 0, Registry())
         finally:
             lock.release()
         return cls(files, folder, note=note)
@@ -55,13 +62,51 @@ class TopicState:
         path = self._folder / TOPIC_CHECKPOINT
         try:
             with self._mutex:
-                document = read_checkpoint(self._files, path)
+                data = self._files.read(path)
+                if data == self._read:
+                    return
+                document = decode_checkpoint(data, path)
                 slots = SlotTable.from_document(document["slots"])
                 merged = {int(slot): decode_schema(text) for slot, text in document["schemas"].items()}
+                registry = Registry.from_document(document["subscribers"]) if "subscribers" in document else Registry()
                 self.slots, self._merged, self.schema_count = slots, merged, int(document["schema_count"])
+                self.registry, self._read = registry, data
                 self._durable = False
         except (KeyError, TypeError, ValueError, pa.ArrowException, InvalidSettings) as problem:
             raise Corruption(path, 20, f"not a topic's checkpoint: {problem!r}") from None
+
+    def current(self) -> Registry:
+        """The subscribers as they are now: read again if another process changed the checkpoint."""
+        if self._files.read(self._folder / TOPIC_CHECKPOINT) != self._read:
+            self.reload()
+        return self.registry
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Callable[[Registry], None]]:
+        """Hold the topic's lock, with what is known read anew; call what you get to write other subscribers down."""
+        with self._changing:
+            lock = self.lock()
+            try:
+                self.reload()
+                yield self._register
+            finally:
+                lock.release()
+
+    def secure(self) -> None:
+        """Make durable what we know of subscribers: whoever wrote it may have been killed before it was."""
+        with self._mutex:
+            if self._durable or self._secured == self._read:
+                return
+            file = self._files.open(self._folder / TOPIC_CHECKPOINT)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._files.sync_folder(self._folder)
+            self._secured = self._read
+
+    def _register(self, registry: Registry) -> None:
+        self._write(self.slots, self._merged, self.schema_count, registry)
 
     def admit(self, name: str, schema: pa.Schema) -> int:
         """The number of slot `name`, known to hold `schema` from now on; durable on return.
@@ -69,12 +114,12 @@ class TopicState:
         What another process wrote, or what a failed write of ours left, may not be durable although it can be read:
         so whatever this process has not itself made durable it writes again before it relies on it.
         """
-        with self._mutex:
+        with self._changing:
             if not (self._durable and self._knows(name, schema)):
                 lock = self.lock()
                 try:
                     self.reload()
-                    self._write(*self._with(name, schema))
+                    self._write(*self._with(name, schema), self.registry)
                 finally:
                     lock.release()
             return self.slots.number(name)
@@ -95,10 +140,13 @@ class TopicState:
         merged[number] = widest([merged[number], schema] if number in merged else [schema])
         return slots, merged, self.schema_count + 1
 
-    def _write(self, slots: SlotTable, merged: dict[int, pa.Schema], count: int) -> None:
-        write_topic_checkpoint(self._files, self._folder, slots, merged, count)
-        self.slots, self._merged, self.schema_count = slots, merged, count
-        self._durable = True
+    def _write(self, slots: SlotTable, merged: dict[int, pa.Schema], count: int, registry: Registry) -> None:
+        with self._mutex:
+            self._durable = False
+            self._read = b""  # after a failure nobody knows which of the two is there
+            self._read = write_topic_checkpoint(self._files, self._folder, slots, merged, count, registry)
+            self.slots, self._merged, self.schema_count, self.registry = slots, merged, count, registry
+            self._durable = True
 
     def slot_name(self, number: int) -> str:
         """Raises `UnknownSlot` only if the checkpoint on disk lacks it too."""
@@ -118,15 +166,20 @@ class TopicState:
 
 
 def write_topic_checkpoint(
-    files: Files, folder: Path, slots: SlotTable, merged: dict[int, pa.Schema], count: int
-) -> None:
+    files: Files, folder: Path, slots: SlotTable, merged: dict[int, pa.Schema], count: int, registry: Registry
+) -> bytes:
+    """Durable on return; what stands in the file now."""
     document: dict[str, Any] = {
         "kind": "topic",
         "slots": slots.to_document(),
         "schemas": {str(slot): encode_schema(schema) for slot, schema in merged.items()},
         "schema_count": count,
     }
-    write_checkpoint(files, folder / TOPIC_CHECKPOINT, document)
+    if registry:
+        document["subscribers"] = registry.to_document()
+    data = encode_checkpoint(document)
+    replace_file(files, folder / TOPIC_CHECKPOINT, [data])
+    return data
 
 
 def encode_schema(schema: pa.Schema) -> str:

@@ -8,8 +8,9 @@ _journal.py     the records of the journal
 _disk.py        the disk model: what is seen, what is durable, what lies between
 _content.py     a file's bytes as a value that shares what did not change
 _tree.py        a whole disk as a value, and its digest
-_handle.py      an open file
+_handle.py      open files
 _locks.py       who holds which lock file
+_watch.py       who waits for which change
 _faults.py      calls that fail on request
 _dice.py        choices that come out the same everywhere
 _clock.py       `FakeClock` and `SequenceIds`

@@ -1,4 +1,4 @@
-"""An open file on the simulated disk."""
+"""Open files on the simulated disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from holdfast.testing._simulated import SimulatedFiles
 
 
-class SimulatedFile:
-    """Knows its own end, as the real one does: two handles on one file do not see each other's appends."""
+class _Handle:
+    """What all open files have."""
 
     def __init__(self, files: SimulatedFiles, path: Path, node: File) -> None:
         self._files = files
@@ -29,17 +29,21 @@ class SimulatedFile:
     def path(self) -> Path:
         return self._path
 
-    def append(self, buffers: Sequence[Any]) -> int:
-        with self._files._call("append", self._path) as fault:
-            data = b"".join(buffers)
-            self._write("append", self._end, data, fault)
-            return len(data)
+    def sync(self) -> None:
+        """A failure strands what was pending: a later sync succeeds without having written it."""
+        with self._files._call("sync", self._path) as fault:
+            self._check_open()
+            failed = fault is not None
+            self._files._record(Sync(self._files._index, "sync", self._path, self._node.number, failed))
+            if fault is not None:
+                raise system_error(fault.error, self._path)
 
-    def write_at(self, position: int, data: Any) -> None:
-        with self._files._call("write_at", self._path) as fault:
-            if position < 0:
-                raise system_error(errno.EINVAL, self._path)
-            self._write("write_at", position, bytes(memoryview(data)), fault)
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise system_error(errno.EBADF, self._path)
 
     def _write(self, operation: str, position: int, data: bytes, fault: Fault | None) -> None:
         """Write what a fault and the disk's capacity let through, then raise if that was not all."""
@@ -57,6 +61,22 @@ class SimulatedFile:
             self._end = max(self._end, position + len(data))
         if error is not None:
             raise error
+
+
+class SimulatedFile(_Handle):
+    """Knows its own end, as the real one does: two handles on one file do not see each other's appends."""
+
+    def append(self, buffers: Sequence[Any]) -> int:
+        with self._files._call("append", self._path) as fault:
+            data = b"".join(buffers)
+            self._write("append", self._end, data, fault)
+            return len(data)
+
+    def write_at(self, position: int, data: Any) -> None:
+        with self._files._call("write_at", self._path) as fault:
+            if position < 0:
+                raise system_error(errno.EINVAL, self._path)
+            self._write("write_at", position, bytes(memoryview(data)), fault)
 
     def preallocate(self, size: int) -> None:
         """Only looks whether there is room: nothing is set aside."""
@@ -82,18 +102,12 @@ class SimulatedFile:
     def start_sync(self) -> None:
         """A hint, and it is not taken."""
 
-    def sync(self) -> None:
-        """A failure strands what was pending: a later sync succeeds without having written it."""
-        with self._files._call("sync", self._path) as fault:
-            self._check_open()
-            failed = fault is not None
-            self._files._record(Sync(self._files._index, "sync", self._path, self._node.number, failed))
-            if fault is not None:
-                raise system_error(fault.error, self._path)
 
-    def close(self) -> None:
-        self._closed = True
+class SimulatedSharedFile(_Handle):
+    """Finds the end at each append anew, wherever others have moved it."""
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise system_error(errno.EBADF, self._path)
+    def append(self, buffers: Sequence[Any]) -> int:
+        with self._files._call("append", self._path) as fault:
+            data = b"".join(buffers)
+            self._write("append", self._node.seen.size, data, fault)
+            return len(data)

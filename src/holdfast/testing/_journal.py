@@ -23,6 +23,11 @@ class Operation:
     def apply(self, disk: Disk) -> None:
         """Change `disk` as this operation changed the live one; a mere note changes nothing."""
 
+    @property
+    def touched(self) -> tuple[int, ...]:
+        """The files that were written and the folders whose names changed: whoever watches one is woken."""
+        return ()
+
     def __str__(self) -> str:
         return f"{self.index} {self.operation} {self.path}{self._detail()}"
 
@@ -38,6 +43,10 @@ class Create(Operation):
     number: int
     at_ns: int
 
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.folder,)
+
     def apply(self, disk: Disk) -> None:
         disk.add_file(self.number, self.at_ns)
         disk.folder(self.folder).change(EntryChange(self.index, ((self.path.name, self.number),)), self.at_ns)
@@ -50,6 +59,10 @@ class MakeFolder(Operation):
     folder: int
     number: int
     at_ns: int
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.folder,)
 
     def apply(self, disk: Disk) -> None:
         disk.add_folder(self.number, self.at_ns)
@@ -65,6 +78,10 @@ class Write(Operation):
     data: bytes = field(repr=False)
     at_ns: int
 
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.number,)
+
     def apply(self, disk: Disk) -> None:
         disk.file(self.number).change(Extent(self.position, self.data), self.at_ns)
 
@@ -79,6 +96,10 @@ class Truncate(Operation):
     number: int
     size: int
     at_ns: int
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.number,)
 
     def apply(self, disk: Disk) -> None:
         disk.file(self.number).change(Resize(self.size), self.at_ns)
@@ -129,6 +150,10 @@ class Rename(Operation):
     number: int
     at_ns: int
 
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.source_folder, self.target_folder)
+
     def apply(self, disk: Disk) -> None:
         source, target = disk.folder(self.source_folder), disk.folder(self.target_folder)
         removed, bound = (self.path.name, None), (self.target.name, self.number)
@@ -149,6 +174,10 @@ class Unlink(Operation):
     folder: int
     at_ns: int
 
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.folder,)
+
     def apply(self, disk: Disk) -> None:
         disk.folder(self.folder).change(EntryChange(self.index, ((self.path.name, None),)), self.at_ns)
 
@@ -160,6 +189,10 @@ class LockNote(Operation):
     number: int
     data: bytes
     at_ns: int
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        return (self.number,)
 
     def apply(self, disk: Disk) -> None:
         file = disk.file(self.number)

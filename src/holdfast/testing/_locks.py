@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class SimulatedLock:
@@ -13,15 +14,22 @@ class SimulatedLock:
         self.number = number
         self.shared = shared
 
+    def ring(self) -> None:
+        self._table.ring(self)
+
     def release(self) -> None:
         self._table.release(self)
 
 
 class LockTable:
-    """Who holds which lock file. `claim` is called with `changed` held, which a wait gives up meanwhile."""
+    """Who holds which lock file; `rung` is told the number of one that is rung.
 
-    def __init__(self, changed: threading.Condition) -> None:
+    `claim` is called with `changed` held, which a wait gives up meanwhile.
+    """
+
+    def __init__(self, changed: threading.Condition, rung: Callable[[int], None]) -> None:
         self._changed = changed
+        self._rung = rung
         self._held: list[SimulatedLock] = []
 
     def claim(self, number: int, *, shared: bool, wait: bool) -> SimulatedLock | None:
@@ -33,6 +41,11 @@ class LockTable:
         lock = SimulatedLock(self, number, shared=shared)
         self._held.append(lock)
         return lock
+
+    def ring(self, lock: SimulatedLock) -> None:
+        with self._changed:
+            if lock in self._held:
+                self._rung(lock.number)
 
     def release(self, lock: SimulatedLock) -> None:
         with self._changed:

@@ -22,7 +22,7 @@ from holdfast.files import LockHeld
 from holdfast.testing._clock import FakeClock
 from holdfast.testing._disk import ROOT, Disk, File, Folder
 from holdfast.testing._faults import Fault, Faults, system_error
-from holdfast.testing._handle import SimulatedFile
+from holdfast.testing._handle import SimulatedFile, SimulatedSharedFile
 from holdfast.testing._journal import (
     Create,
     LockNote,
@@ -35,6 +35,7 @@ from holdfast.testing._journal import (
 )
 from holdfast.testing._locks import LockTable, SimulatedLock
 from holdfast.testing._tree import tree_digest
+from holdfast.testing._watch import SimulatedWatch, WatchTable
 
 _UNBOUNDED: Final = 2**40  # what a disk without a capacity says it has, in bytes
 # A fault in these does not simply raise: part of the work happens first, or what was pending is stranded.
@@ -53,7 +54,8 @@ class SimulatedFiles:
         self.before: Callable[[str, Path], None] | None = None
         self._clock: Clock = clock or FakeClock()
         self._changed = threading.Condition()
-        self._locks = LockTable(self._changed)
+        self._locks = LockTable(self._changed, self._rung)
+        self._watches = WatchTable(self._changed, self._node)
         self._faults = Faults()
         self._start(Disk())
 
@@ -137,6 +139,10 @@ class SimulatedFiles:
     def open(self, path: Path) -> SimulatedFile:
         with self._call("open", path):
             return SimulatedFile(self, path, self._file(path))
+
+    def open_shared(self, path: Path) -> SimulatedSharedFile:
+        with self._call("open_shared", path):
+            return SimulatedSharedFile(self, path, self._file(path))
 
     def open_mapped(self, path: Path) -> SimulatedFile:
         """A handle as from `open`: here both kinds come to the same."""
@@ -239,6 +245,10 @@ class SimulatedFiles:
                 self._record(LockNote(self._index, "lock", path, node.number, encoded, self._clock.now_ns()))
             return lock
 
+    def watch(self) -> SimulatedWatch:
+        with self._call("watch", Path()):
+            return self._watches.watch()
+
     def free_bytes(self, path: Path) -> tuple[int, int]:
         with self._call("free_bytes", path):
             self._node(path)
@@ -265,6 +275,11 @@ class SimulatedFiles:
     def _record(self, operation: Operation) -> None:
         operation.apply(self._disk)
         self._journal.append(operation)
+        self._watches.notice(self._disk, operation.touched)
+
+    def _rung(self, number: int) -> None:
+        if self._disk.file(number).seen.size:  # a real ring reads a byte, and of no byte nothing is heard
+            self._watches.hear(number)
 
     def _successor(self, disk: Disk) -> SimulatedFiles:
         """The same machine with another disk: no locks, no faults, no journal."""

@@ -1,0 +1,581 @@
+"""A subscriber at work: delivery in order, answers in any order, retries, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol
+
+import structlog
+
+from holdfast import metrics
+from holdfast.acks import Outcome, OutcomeRecord
+from holdfast.bundle import RecordBundle
+from holdfast.clock import Clock, Deadline, Ids
+from holdfast.config import SubscriberSettings
+from holdfast.errors import Closed, HoldfastError, InputError, TryAgain, UnknownSlot
+from holdfast.metrics import Reporter, Sample
+from holdfast.store._delivery import Answer, Delivery, Rows
+from holdfast.store._disk_error import disk_error
+from holdfast.store._keeper import Keeper
+from holdfast.store._lane import Lane
+from holdfast.store._lease import Lease
+from holdfast.store._receipt import wake_once
+from holdfast.store._span import PlacedBundle
+from holdfast.store.registry import Registration
+
+FLUSH_SECONDS: Final = 0.005  # an ack is written down after so long at most
+FLUSH_COUNT: Final = 512  # or as soon as so many wait for it
+ROWS_IN_A_LETTER: Final = 1_000  # their numbers are kept in attributes, which are bounded
+MAX_UNWRITTEN: Final = 100_000  # a disk that takes no answers at all makes `ack` raise beyond this
+_log = structlog.get_logger("holdfast.store")
+
+
+class Home(Protocol):
+    """What a subscriber asks of its topic."""
+
+    @property
+    def name(self) -> str: ...
+
+    def lanes(self, registration: Registration, known: dict[int, Lane]) -> dict[int, Lane]: ...
+
+    def is_for(self, registration: Registration, placed: PlacedBundle) -> bool: ...
+
+    def bundle_of(self, placed: PlacedBundle, shard: int) -> RecordBundle: ...
+
+    def dead_letter(
+        self,
+        registration: Registration,
+        delivery: Delivery,
+        attempts: int,
+        reason: str,
+        rows: Rows | None,
+    ) -> None: ...
+
+    @property
+    def keeps_dead_letters(self) -> bool: ...
+
+    def registration(self, name: str) -> Registration: ...
+
+    def acks_written(self, shard: int) -> None: ...
+
+    def left(self, subscriber: Subscriber) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberStatistics:
+    """What this holder did so far, and what it has in hand."""
+
+    delivered: int
+    delivered_bytes: int
+    acked: int
+    nacked: int
+    rejected: int
+    retries: int
+    deadline_misses: int
+    in_flight: int
+    retrying: int
+    unwritten: int  # answers that wait to be written down
+
+
+def report_subscriber(topic: str, name: str, statistics: SubscriberStatistics) -> Iterator[Sample]:
+    """What a holder says of itself to the metrics."""
+    labels = (topic, name)
+    yield Sample(metrics.DELIVERED_BUNDLES, statistics.delivered, labels)
+    yield Sample(metrics.DELIVERED_BYTES, statistics.delivered_bytes, labels)
+    yield Sample(metrics.RETRIES, statistics.retries, labels)
+    yield Sample(metrics.DEADLINE_MISSES, statistics.deadline_misses, labels)
+    for outcome, count in (
+        ("ack", statistics.acked),
+        ("nack", statistics.nacked),
+        ("rejected", statistics.rejected),
+    ):
+        yield Sample(metrics.OUTCOMES, count, (topic, name, outcome))
+
+
+class Subscriber:
+    """Made by `Topic.subscribe`. Threads may share it; each bundle goes to one of them."""
+
+    def __init__(
+        self,
+        home: Home,
+        registration: Registration,
+        lease: Lease,
+        settings: SubscriberSettings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        keeper: Keeper,
+    ) -> None:
+        self.name = registration.name
+        self.settings = settings
+        self._home, self._registration, self._lease = home, registration, lease
+        self._clock, self._ids, self._keeper = clock, ids, keeper
+        self._reading = threading.Lock()  # one thread at a time reads ahead
+        self._writing = threading.Lock()  # one at a time writes answers down
+        self._wake = threading.Condition(threading.Lock())  # its lock guards the rest
+        self._waiting = 0
+        self._news = 0  # counts what may have brought something to deliver
+        self._callbacks: list[Callable[[], None]] = []
+        self._lanes: dict[int, Lane] = {}
+        self._lanes_changed = True
+        self._turn = 0
+        self._in_flight = 0
+        self._retries: list[tuple[float, int, int]] = []  # due, shard, offset; those no longer in `retrying` are void
+        self._retrying = 0
+        self._unwritten = 0
+        self._ended: HoldfastError | None = None
+        self.reporter: Reporter | None = None
+        self._delivered = self._delivered_bytes = self._acked = self._nacked = self._rejected = 0
+        self._retried = self._missed = 0
+
+    # -- take ---------------------------------------------------------------------------------------------------
+
+    def take(self, count: int = 100, timeout: float | None = None) -> list[Delivery]:
+        """Up to `count` deliveries, at least one unless `timeout` seconds pass first (`None`: wait for ever).
+
+        Bundles of a shard come in offset order; a retry comes when it is due, whatever came after it meanwhile.
+        """
+        if count < 1:
+            raise InputError(f"count is {count}; ask for one delivery at least")
+        deadline = Deadline(timeout, self._clock)
+        while True:
+            news = self._news
+            with self._reading:
+                found = self._gather(count)
+            if found:
+                return found
+            self.flush()
+            self._wait(news, deadline)
+            if deadline.passed():
+                with self._reading:
+                    return self._gather(count)
+
+    def _gather(self, count: int) -> list[Delivery]:
+        self._expect_open()
+        now = self._clock.monotonic()
+        if self._in_flight:
+            self._lapse(now)
+        if self._lanes_changed:
+            self._find_lanes()
+        if self._registration.paused:
+            return []
+        found: list[Delivery] = []
+        if self._retries:
+            self._gather_retries(found, count, now)
+        room = min(count - len(found), self.settings.window - self._in_flight)
+        if room > 0 and self._retrying < self.settings.max_retrying:
+            self._gather_new(found, room, now)
+        return found
+
+    def _gather_new(self, found: list[Delivery], room: int, now: float) -> None:
+        """From each shard in turn, as much as it has."""
+        lanes = list(self._lanes.values())
+        for step in range(len(lanes)):
+            lane = lanes[(self._turn + step) % len(lanes)]
+            taken = self._read(lane, room, alone=not found)
+            found += self._deliver(lane, taken, now)
+            room -= len(taken)
+            if room <= 0:
+                break
+        self._turn += 1
+
+    def _read(self, lane: Lane, room: int, *, alone: bool) -> list[PlacedBundle]:
+        """Bundles for this subscriber; one that cannot be read is told of when nothing else is left to hand out."""
+        taken: list[PlacedBundle] = []
+        is_for, registration, read = self._home.is_for, self._registration, lane.read
+        try:
+            while len(taken) < room and (placed := read()) is not None:
+                if placed.attributes and not is_for(registration, placed):
+                    self._pass(lane, placed.offset)
+                else:
+                    taken.append(placed)
+        except (HoldfastError, OSError):
+            if alone and not taken:
+                raise
+        if lane.noted:
+            self._unwritten += 1
+        return taken
+
+    def _gather_retries(self, found: list[Delivery], count: int, now: float) -> None:
+        while self._retries and len(found) < count and self._in_flight < self.settings.window:
+            with self._wake:
+                if not self._retries or self._retries[0][0] > now:
+                    return
+                due, shard, offset = heapq.heappop(self._retries)
+                lane = self._lanes.get(shard)
+                if lane is None or lane.retrying.get(offset) != due:  # answered late, or superseded
+                    continue
+                del lane.retrying[offset]
+                self._retrying -= 1
+            placed = lane.read_again(offset)
+            if placed is not None:
+                self._retried += 1
+                found += self._deliver(lane, [placed], now)
+
+    def _deliver(self, lane: Lane, taken: Sequence[PlacedBundle], now: float) -> list[Delivery]:
+        shard, expires, bundle_of = lane.shard.number, now + self.settings.deadline, self._home.bundle_of
+        tried = bool(lane.attempts) or lane.progress.has_attempts
+        found = [
+            Delivery(
+                bundle_of(placed, shard),
+                shard,
+                placed.offset,
+                1 + (self._tries(lane, placed.offset)[0] if tried else 0),
+                expires,
+                lane,
+                self,
+            )
+            for placed in taken
+        ]
+        with self._wake:
+            in_flight = lane.in_flight
+            for delivery in found:
+                in_flight[delivery.offset] = delivery
+            self._in_flight += len(found)
+            self._delivered += len(found)
+            self._delivered_bytes += len(found) * lane.mean_size
+        return found
+
+    def _pass(self, lane: Lane, offset: int) -> None:
+        """Not meant for this subscriber: as good as acked."""
+        with self._wake:
+            lane.acked.append(offset)
+            self._unwritten += 1
+        self._keeper.soon(self._flush_late, FLUSH_SECONDS)
+
+    def _lapse(self, now: float) -> None:
+        """Silence until the deadline counts as a transient nack."""
+        with self._wake:
+            for lane in self._lanes.values():
+                while (oldest := lane.oldest) is not None and oldest.expires <= now:
+                    oldest.answer = Answer.LAPSED
+                    self._missed += 1
+                    self._note_nack(oldest, Outcome.NACK, "no answer before the deadline", None)
+
+    def _find_lanes(self) -> None:
+        self._lanes_changed = False
+        self._check_lease()
+        self._registration = self._home.registration(self.name)
+        lanes = self._home.lanes(self._registration, self._lanes)
+        with self._wake:
+            self._lanes = lanes
+
+    def _check_lease(self) -> None:
+        try:
+            self._lease.check()
+        except HoldfastError as problem:
+            self._end(problem)
+            raise
+
+    def _wait(self, news: int, deadline: Deadline) -> None:
+        """Until there may be something new, a retry is due, a deadline passes, or time runs out."""
+        with self._wake:
+            remaining = deadline.remaining()
+            until = self._until_due()
+            if until is not None:
+                remaining = until if remaining is None else min(until, remaining)
+            self._waiting += 1
+            try:
+                self._wake.wait_for(lambda: self._news != news or self._ended is not None, remaining)
+            finally:
+                self._waiting -= 1
+
+    def _until_due(self) -> float | None:
+        """Seconds until a retry is due or a deadline passes. Called with the mutex."""
+        can_retry = self._retries and self._in_flight < self.settings.window and not self._registration.paused
+        moments = [self._retries[0][0]] if can_retry else []
+        moments += [oldest.expires for lane in self._lanes.values() if (oldest := lane.oldest) is not None]
+        return max(0.0, min(moments) - self._clock.monotonic()) if moments else None
+
+    def nudge(self) -> None:
+        """There may be something new. Called under the commit lock of a shard, so it does next to nothing."""
+        self._news += 1
+        if self._waiting or self._callbacks:
+            with self._wake:
+                self._wake.notify_all()
+                callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
+
+    def look_again(self) -> None:
+        """Shards or the registration may have changed."""
+        self._lanes_changed = True
+        self.nudge()
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def ack(self, delivery: Delivery) -> None:
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            self._settle(delivery)
+            delivery._lane.acked.append(delivery.offset)
+            self._acked += 1
+            self._unwritten = unwritten = self._unwritten + 1
+        if unwritten == 1:
+            self._keeper.soon(self._flush_late, FLUSH_SECONDS)
+        elif unwritten < FLUSH_COUNT:
+            pass  # the first one has seen to it
+        elif unwritten < MAX_UNWRITTEN:
+            self._flush_late()
+        else:
+            self.flush()
+
+    def nack(self, delivery: Delivery, reason: str, retry_in: float | None, *, transient: bool) -> None:
+        if retry_in is not None and not retry_in >= 0:
+            raise InputError(f"retry_in is {retry_in}; it is a number of seconds, 0 or more")
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            failures = self._attempts(delivery)[1] + (not transient)
+        if not transient and failures >= self.settings.max_attempts and self._home.keeps_dead_letters:
+            self.reject(delivery, f"given up after {failures} failures: {reason}")
+            return
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            lapsed, delivery.answer = delivery.answer is Answer.LAPSED, Answer.ANSWERED
+            if lapsed:  # silence was taken for a nack already
+                return
+            self._note_nack(delivery, Outcome.NACK if transient else Outcome.FAILED, reason, retry_in)
+        self._keeper.soon(self._flush_late, FLUSH_SECONDS)
+        self.nudge()
+
+    def _note_nack(self, delivery: Delivery, outcome: Outcome, reason: str, retry_in: float | None) -> None:
+        """Called with the mutex."""
+        lane, offset = delivery._lane, delivery.offset
+        if lane.in_flight.get(offset) is not delivery:  # delivered again since
+            return
+        tries, failures = self._attempts(delivery)
+        lane.attempts[offset] = tries + 1, failures + (outcome is Outcome.FAILED)
+        del lane.in_flight[offset]
+        self._in_flight -= 1
+        due = self._clock.monotonic() + (self._pause(tries) if retry_in is None else retry_in)
+        lane.retrying[offset] = due
+        heapq.heappush(self._retries, (due, delivery.shard, offset))
+        self._retrying += 1
+        self._nacked += 1
+        lane.noted.append(OutcomeRecord.of_offsets(self._registration.number, outcome, [offset], reason=reason))
+        self._unwritten += 1
+
+    def _attempts(self, delivery: Delivery) -> tuple[int, int]:
+        return self._tries(delivery._lane, delivery.offset)
+
+    def _tries(self, lane: Lane, offset: int) -> tuple[int, int]:
+        """How often it was nacked, and how often of these for good."""
+        return lane.attempts.get(offset) or lane.progress.attempts(offset)
+
+    def _pause(self, tries: int) -> float:
+        """Twice as long each time, and somewhere in the upper half of that, so that retries do not come in crowds."""
+        longest = min(self.settings.retry_max, self.settings.retry_initial * 2.0 ** min(tries, 60))
+        return longest * (0.5 + int.from_bytes(self._ids.random_bytes(2), "little") / 131_072)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        """1. Keep a copy in the dead-letter topic, durable.   A crash now: it is delivered again; the copy is not made
+           a second time.
+        2. Write the outcome down, synced.                     A crash now: it is final.
+        """
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            attempts = self._attempts(delivery)[0] + 1
+        self._check_lease()
+        self._home.dead_letter(self._registration, delivery, attempts, reason, None)
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            self._settle(delivery)
+            number = self._registration.number
+            record = OutcomeRecord.of_offsets(number, Outcome.REJECTED, [delivery.offset], reason=reason)
+            delivery._lane.noted.append(record)
+            self._rejected += 1
+            self._unwritten += 1
+        self.flush(sync=True)
+
+    def reject_rows(self, delivery: Delivery, slot: str, rows: Iterable[int], reason: str) -> None:
+        if slot not in delivery.bundle:
+            raise UnknownSlot(f"no slot {slot!r} in this bundle; it has {', '.join(delivery.bundle)}")
+        batch = delivery.bundle[slot]
+        wanted = sorted({int(row) for row in rows})
+        bad = [row for row in wanted if not 0 <= row < batch.num_rows]
+        if bad or not wanted:
+            raise InputError(f"rows {bad or wanted} of slot {slot!r}: it has the rows 0 to {batch.num_rows - 1}")
+        with self._wake:
+            if self._is_moot(delivery):
+                return
+            attempts = self._attempts(delivery)[0] + 1
+        self._check_lease()
+        for first in range(0, len(wanted), ROWS_IN_A_LETTER):
+            part = wanted[first : first + ROWS_IN_A_LETTER]
+            self._home.dead_letter(self._registration, delivery, attempts, reason, (slot, part))
+
+    def _is_moot(self, delivery: Delivery) -> bool:
+        """Does an answer to it count no more? Raises if it was answered before. Called with the mutex."""
+        self._expect_open()
+        delivery.expect_open()
+        if delivery.answer is not Answer.MOOT:
+            return False
+        delivery.answer = Answer.ANSWERED
+        return True
+
+    def _settle(self, delivery: Delivery) -> None:
+        """A final answer, perhaps a late one. Called with the mutex."""
+        delivery.answer = Answer.ANSWERED
+        lane, offset = delivery._lane, delivery.offset
+        in_hand = lane.in_flight.pop(offset, None)
+        if in_hand is not None:
+            if in_hand is not delivery:  # it was handed out again meanwhile
+                in_hand.answer = Answer.MOOT
+            self._in_flight -= 1
+            if self._in_flight == self.settings.window - 1 and self._waiting:
+                self._news += 1
+                self._wake.notify_all()
+        elif lane.retrying.pop(offset, None) is not None:
+            self._retrying -= 1
+        if lane.attempts:
+            lane.attempts.pop(offset, None)
+
+    # -- writing answers down -----------------------------------------------------------------------------------
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Write down every answer given so far; with `sync`, durably. What cannot be written is kept for later."""
+        if not self._unwritten and not sync:
+            return
+        with self._writing:
+            with self._wake:
+                lanes = list(self._lanes.values())
+                taken = [(lane, lane.acked, lane.noted) for lane in lanes if lane.acked or lane.noted]
+                for lane, _, _ in taken:
+                    lane.acked, lane.noted = [], []
+                self._unwritten = 0
+            while taken:
+                try:
+                    self._write(*taken[0], sync=sync)
+                except HoldfastError as problem:  # fenced, for one
+                    self._end(problem)
+                    raise
+                except OSError as problem:
+                    with self._wake:
+                        for lane, acked, noted in taken:
+                            lane.acked, lane.noted = [*acked, *lane.acked], [*noted, *lane.noted]
+                            self._unwritten += len(acked) + len(noted)
+                    raise disk_error(problem, f"acks of {self.name}") from problem
+                taken.pop(0)
+            if sync:
+                self._sync(lanes)
+
+    def _sync(self, lanes: Iterable[Lane]) -> None:
+        """Also what was written before, by the keeper."""
+        try:
+            for lane in lanes:
+                lane.acks.refresh()
+                lane.acks.sync()
+        except OSError as problem:
+            raise disk_error(problem, f"acks of {self.name}") from problem
+
+    def _write(self, lane: Lane, acked: list[int], noted: Sequence[OutcomeRecord], *, sync: bool) -> None:
+        records = list(noted)
+        if acked:
+            records.append(OutcomeRecord.of_offsets(self._registration.number, Outcome.ACK, acked))
+        lane.acks.append(records, sync=sync, guard=self._lease.check, epoch=self._lease.epoch)
+        self._home.acks_written(lane.shard.number)
+
+    def _flush_late(self) -> None:
+        try:
+            self.flush()
+        except TryAgain as problem:
+            _log.warning("acks could not be written; tried again", subscriber=self.name, error=str(problem))
+            self._keeper.soon(self._flush_late, 1.0)
+        except HoldfastError as problem:
+            _log.warning("subscriber ended", subscriber=self.name, error=str(problem))
+
+    def _end(self, problem: HoldfastError) -> None:
+        with self._wake:
+            if self._ended is None:
+                self._ended = problem
+            self._wake.notify_all()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _expect_open(self) -> None:
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def delivering(self, shard: int) -> list[int]:
+        """The offsets of a shard that are in hand."""
+        with self._wake:
+            lane = self._lanes.get(shard)
+            return [] if lane is None else list(lane.in_flight)
+
+    def statistics(self) -> SubscriberStatistics:
+        with self._wake:
+            return SubscriberStatistics(
+                self._delivered, self._delivered_bytes, self._acked, self._nacked, self._rejected, self._retried,
+                self._missed, self._in_flight, self._retrying, self._unwritten,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Write down what was answered and let go of the lease; what is unanswered is delivered to the next holder."""
+        if isinstance(self._ended, Closed):
+            return
+        self._keeper.forget(self._flush_late)
+        try:
+            if self._ended is None:
+                self.flush()
+        finally:
+            self._end(Closed(f"subscriber {self.name!r} is closed; subscribe again"))
+            self._ended = Closed(f"subscriber {self.name!r} is closed; subscribe again")
+            self._lease.release()
+            self._home.left(self)
+
+    def __enter__(self) -> Subscriber:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Deliveries as they come, until the subscriber is closed."""
+        with contextlib.suppress(Closed):
+            while True:
+                yield from self.take(1)
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        """The same, without blocking the event loop."""
+        loop = asyncio.get_running_loop()
+        while not isinstance(self._ended, Closed):
+            news = self._news
+            found = self.take(1, timeout=0)
+            for delivery in found:
+                yield delivery
+            if not found:
+                await self._wait_in(loop, news)
+
+    async def _wait_in(self, loop: asyncio.AbstractEventLoop, news: int) -> None:
+        woken: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(wake_once, woken)
+
+        with self._wake:
+            if self._news != news or self._ended is not None:
+                return
+            delay = self._until_due()
+            self._callbacks.append(wake)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(woken, delay)
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {self.name!r} of {self._home.name}>"
