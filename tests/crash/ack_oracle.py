@@ -162,8 +162,12 @@ def _check_registrations(facts: Facts, look: Look) -> None:
     assert not strangers, f"nobody registered {strangers}"
 
 
-def _check_outcomes(facts: Facts, look: Look) -> None:
-    """Each that is there was given; each that is durable is there. Below its start nothing is a subscriber's business."""
+def _check_outcomes(facts: Facts, look: Look, held: Collection[int] | None = None) -> None:
+    """Each that is there was given; each that is durable is there. Below its start nothing is a subscriber's business.
+
+    An offset that holds nothing is finished for everyone: its append failed, or was lost, or it was deleted before the
+    subscriber came. `held` are those that did hold something when the subscriber last looked.
+    """
     numbers = {registration.number for registration in look.subscribers.values()}
     for (subscriber, offset), outcome in facts.durable.items():
         if subscriber in numbers:
@@ -179,8 +183,11 @@ def _check_outcomes(facts: Facts, look: Look) -> None:
                 continue
             given = facts.asked.get((registration.number, offset), set())
             dropped = found is Outcome.DROPPED and offset < facts.may_be_dropped
-            never = offset not in facts.appended and found is Outcome.ACK  # its append failed: it holds nothing
-            assert found in given or dropped or never, (
+            nothing = (
+                offset not in facts.appended or offset in facts.deleted or (held is not None and offset not in held)
+            )
+            excused = nothing and found is Outcome.ACK
+            assert found in given or dropped or excused, (
                 f"{name} has {found.name} for offset {offset} (watermark {progress.watermark}); given: {given or 'nothing'}"
             )
 
@@ -233,21 +240,20 @@ def check_answers(facts: Facts, topic: hf.Topic) -> None:
         assert found.status is status, f"batch {batch} was {status} and is {found.status}"
 
 
-def check_delivery(topic: hf.Topic, look: Look) -> dict[str, object]:
-    """Each subscriber is given what it has not finished. The holders, with everything in hand."""
-    holders = {}
+def check_delivery(facts: Facts, topic: hf.Topic, look: Look) -> None:
+    """Each subscriber is given what it has not finished, and finishes it."""
     for name, registration in look.subscribers.items():
         expected = look.unfinished(name)
         if registration.paused:
             topic.resume(name)
-        holder = holders[name] = topic.subscribe(name)
+        holder = topic.subscribe(name)
         given = holder.take(1000, timeout=0)
         assert [delivery.offset for delivery in given] == expected, f"{name} is given other bundles than it needs"
         for delivery in given:
             assert delivery.bundle.attributes["id"] == look.found[delivery.offset]
+            facts.asked[registration.number, delivery.offset].add(Outcome.ACK)
             delivery.ack()
         holder.flush()
-    return holders
 
 
 def put(topic: hf.Topic) -> int:
@@ -310,18 +316,15 @@ def _check_gone(facts: Facts, topic: hf.Topic, gone: Collection[int]) -> None:
 
 def _work_on(facts: Facts, store: hf.Store, topic: hf.Topic, look: Look) -> set[int]:
     """Finish everything: it is deleted, and numbering goes on. What was deleted."""
-    holders = check_delivery(topic, look)
+    check_delivery(facts, topic, look)
     if look.found:
         topic.seal()
     upkeep(store, topic)
     after = Look(topic)
-    if holders:
+    _check_outcomes(facts, after, held=look.found)
+    if look.subscribers:
         assert after.found == {}, f"everyone has finished {sorted(after.found)}, and they are kept"
     fresh = put(topic)
     above = max([facts.highest, *look.found])
     assert fresh > above, f"offset {fresh} was given again; {above} was in use"
-    return gone_of(look.found, after.found)
-
-
-def gone_of(before: Collection[int], after: Collection[int]) -> set[int]:
-    return set(before) - set(after)
+    return look.found.keys() - after.found.keys()

@@ -16,6 +16,7 @@ SHARD = STORE / TOPIC / "shard-0000"
 WAL = SHARD / "wal/00000000000000000000-0000000000.wal"
 SEGMENT = SHARD / "segments/0000000000000000-00000000000000000000.seg"
 ACKS = SHARD / "acks/0000000000000000.acks"
+KEYS = STORE / TOPIC / "keys/0000000000000001.keys"
 
 
 def opened(files: SimulatedFiles, seed: int = 0) -> Store:
@@ -53,8 +54,8 @@ def acks_store() -> tuple[SimulatedFiles, SimulatedFiles]:
             batch.append({"logs": rows(8, 9)})
         topic.append({"logs": rows(10)}).wait()
         first, second, third = lake.take(3)
-        while topic.acks(0).refresh().batches == frozenset():  # the batch is written down by another thread
-            continue
+        while not topic.acks(0).state.batches:  # the batch is written down by another thread
+            topic.acks(0).refresh()
         first.ack()
         second.ack()
         lake.flush()
@@ -69,6 +70,14 @@ def acks_store() -> tuple[SimulatedFiles, SimulatedFiles]:
             topic.acks(0).rotate([1])
         after = files.kill()
     return before, after
+
+
+def keys_store() -> SimulatedFiles:
+    """One bundle that was appended with a key."""
+    files = SimulatedFiles()
+    with opened(files) as store:
+        store.topic(TOPIC).append({"logs": rows(7)}, idempotency_key="order-17").wait()
+    return files
 
 
 def damaged_store() -> SimulatedFiles:

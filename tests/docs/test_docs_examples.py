@@ -15,12 +15,16 @@ from structlog.testing import capture_logs
 
 from docs.documents import DOCUMENTS, ROOT, block, blocks, text_of
 from docs.example_store import (
+    ACKS,
+    KEYS,
     SHARD,
     STORE,
     TOPIC,
     WAL,
+    acks_store,
     damaged_store,
     formats_store,
+    keys_store,
     opened,
     overwrite,
     records,
@@ -29,8 +33,10 @@ from docs.example_store import (
 from holdfast.cli._app import run
 from holdfast.errors import Corruption
 from holdfast.files.checkpoint import read_checkpoint
+from holdfast.retention._claim import Claim, encode_claim
+from holdfast.retention._request import Request, write_request
 from holdfast.segment import SegmentReader
-from holdfast.testing import SimulatedFiles, dump
+from holdfast.testing import FakeClock, SimulatedFiles, dump
 
 FORMATS = "docs/formats.md"
 OPERATING = "docs/operating.md"
@@ -40,6 +46,8 @@ HEX_FILES = {
     "store.checkpoint": STORE / "store.checkpoint",
     "segment": STORE / "sealed.seg",
 }
+HEX_LABELS = [*HEX_FILES, "acks", "keys", "claim"]
+CLAIM = Claim(limit=96_000_000, wanted=64_000_000, wanted_at_ns=FakeClock().now_ns(), wanted_level=2)
 _HEX_LINE = re.compile(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} ){0,15}[0-9a-f]{2})(?:  .*)?")
 _GAP_LINE = re.compile(r"\.{4}  (\d+) bytes\b.*")
 CUT_AT = 0x300
@@ -57,6 +65,21 @@ def _logging_as_it_comes() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def example() -> tuple[SimulatedFiles, bytes]:
     return formats_store()
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> tuple[SimulatedFiles, SimulatedFiles]:
+    return acks_store()
+
+
+@pytest.fixture(scope="module")
+def shown_bytes(
+    example: tuple[SimulatedFiles, bytes], outcomes: tuple[SimulatedFiles, SimulatedFiles]
+) -> dict[str, bytes]:
+    """What the hex blocks of each label must show."""
+    files = example[0]
+    data = {label: records(files, path) if path == WAL else files.read(path) for label, path in HEX_FILES.items()}
+    return {**data, "acks": outcomes[0].read(ACKS), "keys": keys_store().read(KEYS), "claim": encode_claim(CLAIM)}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -80,12 +103,10 @@ def test_links_lead_somewhere(document: str) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, target
 
 
-@pytest.mark.parametrize("label", HEX_FILES)
-def test_hex_examples_are_the_real_bytes(label: str, example: tuple[SimulatedFiles, bytes]) -> None:
+@pytest.mark.parametrize("label", HEX_LABELS)
+def test_hex_examples_are_the_real_bytes(label: str, shown_bytes: dict[str, bytes]) -> None:
     """The hex blocks of a file show it from its first byte to its last, gaps included."""
-    files, path = example[0], HEX_FILES[label]
-    data = records(files, path) if path == WAL else files.read(path)
-    position = 0
+    data, position = shown_bytes[label], 0
     for found in blocks(FORMATS, "hex", label):
         for line in found.text.splitlines():
             if gap := _GAP_LINE.fullmatch(line):
@@ -102,7 +123,7 @@ def test_hex_examples_are_the_real_bytes(label: str, example: tuple[SimulatedFil
 
 def test_every_hex_block_is_checked() -> None:
     """No hex block has a label that the test above does not know."""
-    assert {found.label for document in DOCUMENTS for found in blocks(document, "hex")} == set(HEX_FILES)
+    assert {found.label for document in DOCUMENTS for found in blocks(document, "hex")} == set(HEX_LABELS)
 
 
 @pytest.mark.parametrize("name", ["topic.checkpoint", "shard.checkpoint"])
@@ -110,6 +131,25 @@ def test_checkpoint_examples_are_the_real_documents(name: str, example: tuple[Si
     """The JSON shown for a checkpoint is what the file holds."""
     folder = SHARD if name == "shard.checkpoint" else SHARD.parent
     assert json.loads(block(FORMATS, "json", name)) == read_checkpoint(example[0], folder / name)
+
+
+def test_documents_about_subscribers_are_the_real_ones(outcomes: tuple[SimulatedFiles, SimulatedFiles]) -> None:
+    """The JSON shown for subscribers, lease and ack checkpoint is what the files hold, but for the holder's name."""
+    before, after = outcomes
+    shown = {label: json.loads(block(FORMATS, "json", label)) for label in ("subscribers", "lease", "acks.checkpoint")}
+    assert shown["subscribers"] == read_checkpoint(before, SHARD.parent / "topic.checkpoint")["subscribers"]
+    lease = read_checkpoint(before, SHARD.parent / "subscribers" / "lake.lease")
+    assert shown["lease"] == {**lease, "holder": shown["lease"]["holder"]}
+    assert re.fullmatch(r"process \d+ on \S+", lease["holder"])
+    assert shown["acks.checkpoint"] == read_checkpoint(after, SHARD / "acks.checkpoint")
+
+
+def test_the_request_for_room_is_the_real_document() -> None:
+    """The JSON shown for a request is what another worker leaves in a shard's folder."""
+    files, clock = SimulatedFiles(), FakeClock()
+    files.make_folder(SHARD)
+    write_request(files, SHARD, Request("prod/logs/1", 32_000_000, 0, clock.now_ns()), clock)
+    assert json.loads(block(FORMATS, "json", "request")) == read_checkpoint(files, SHARD / "evict.request")
 
 
 def test_segment_tables_are_the_real_ones(example: tuple[SimulatedFiles, bytes]) -> None:

@@ -335,6 +335,30 @@ def test_keys_of_sealed_bundles_survive_a_power_cut() -> None:
     assert (receipt.shard, receipt.offset, receipt.durability, repeated) == (0, 0, Durability.FSYNC, True)
 
 
+def test_keys_that_only_the_page_cache_had_survive_too() -> None:
+    """After a kill the log shows keys that were never synced; whoever opens the shard makes them durable again."""
+    files, clock = SimulatedFiles(), FakeClock()
+    process = Process(files, 0, clock)
+    process.append(b"key")
+    process.commit()
+    files = files.kill()
+    Process(files, 0, clock).seal()
+    assert Process(crash(files), 1, clock).append(b"key")[1] is True
+
+
+def test_a_void_that_was_never_written_is_made_up_for() -> None:
+    """The shard's own record of lost offsets is enough: the next owner voids what the first one could not."""
+    files, clock = SimulatedFiles(), FakeClock()
+    process = Process(files, 0, clock)
+    process.append(b"key")
+    files.fail("append", errno.ENOSPC, path="*.keys", times=None)
+    process.fail(written=False)
+    process._write_state([])
+    process.kill()
+    files.heal()
+    assert Process(files, 1, clock).append(b"key")[1] is False
+
+
 def test_no_key_is_used_while_a_shard_is_being_opened() -> None:
     """After a power cut a key may be in a WAL alone: who uses keys first waits for shards that others are opening."""
     files, clock = SimulatedFiles(), FakeClock()

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.errors import NewerVersion
-from holdfast.testing import FakeClock, SimulatedFiles, flip_bit
+from holdfast.testing import FakeClock, SimulatedFiles, crash, flip_bit
 from store.keykit import TOPIC, Process
 
 KEYS = TOPIC / "keys"
@@ -182,6 +182,60 @@ def test_a_switch_that_was_not_finished_is_done_again() -> None:
     assert other.append(b"refused")[1] is False
     assert [name for name in files.list(KEYS) if name.endswith(".keys")] == ["0000000000000003.keys"]
     assert process.append(b"refused")[1] is True
+
+
+def test_a_switch_of_a_process_that_was_killed_in_it() -> None:
+    """It had renamed the new generation, and not unlinked the old one: nobody goes on writing into the old one."""
+    files, clock = SimulatedFiles(), FakeClock()
+    process, killed = Process(files, 0, clock), Process(files, 1, clock, switch_bytes=1)
+    process.append(b"before")
+
+    class Killed(BaseException):
+        pass
+
+    def before(operation: str, path: Path) -> None:
+        if operation == "unlink" and path == FIRST:
+            raise Killed
+
+    files.before = before
+    with pytest.raises(Killed):
+        killed.append(b"never")
+    files.before = None
+    killed.kill()
+    process.append(b"after")
+    third = Process(files, 2, clock)
+    assert [third.append(key)[1] for key in (b"before", b"after", b"never")] == [True, True, False]
+
+
+def test_keys_that_a_failed_switch_carried_over_are_made_durable() -> None:
+    """Another process's new generation shows them, but its name is not durable: sealing does not rely on it."""
+    files, clock = SimulatedFiles(), FakeClock()
+    process, other = Process(files, 0, clock), Process(files, 1, clock, switch_bytes=1)
+    process.append(b"key")
+    process.commit()
+    files.fail("sync_folder", errno.EIO, path="*/keys")
+    with pytest.raises(OSError, match="Input/output error"):
+        other.append(b"refused")
+    assert process.append(b"key")[1] is True
+    process.seal()
+    assert Process(crash(files), 2, clock).append(b"key")[1] is True
+
+
+def test_what_is_left_of_a_failed_write() -> None:
+    """It could not even be taken back: it is read as damage, once, and the file is left for another."""
+    files, clock = SimulatedFiles(), FakeClock()
+    process = Process(files, 0, clock)
+    process.append(b"before")
+    files.fail("append", errno.ENOSPC, path="*.keys", short=200)
+    files.fail("truncate", errno.EIO, path="*.keys")
+    with pytest.raises(OSError, match="No space"):
+        process.append(b"long" * 64)
+    with capture_logs() as logs:
+        process.append(b"after")
+        other = Process(files, 1, clock)
+        assert [other.append(key)[1] for key in (b"before", b"after", b"long" * 64)] == [True, True, False]
+    assert [each["event"] for each in logs] == ["key log is damaged; its keys may be appended twice"]
+    assert process.keys.statistics().damaged_bytes == 200
 
 
 def test_a_failed_sync_makes_it_leave_the_file() -> None:

@@ -9,16 +9,17 @@ from typing import Any
 from rich.console import RenderableType
 
 from holdfast import operate
+from holdfast.cli._inspect_tables import inspect_tables
 from holdfast.cli._live import showing
 from holdfast.cli._output import Output, quiet, show
 from holdfast.cli._progress import progress
-from holdfast.cli._tables import demo_table, fsck_tables, inspect_tables, topics_tables
+from holdfast.cli._report_tables import demo_table, fsck_tables, topics_tables
 from holdfast.clock import SystemClock, SystemIds
 from holdfast.errors import InputError
 
 
 def topics(path: Path, /, *, output: Output = "text") -> int:
-    """List the topics of a store: shards, slots, offsets, sizes, and who writes them.
+    """List the topics of a store: shards, slots, subscribers, offsets, sizes, and who writes them.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ def topics(path: Path, /, *, output: Output = "text") -> int:
 
 
 def inspect(path: Path, /, *, bundles: bool = False, output: Output = "text") -> int:
-    """Show what is in a store, topic or shard folder, or in a segment, WAL, tail or checkpoint file.
+    """Show what is in a store, topic or shard folder, or in any file of theirs.
 
     Parameters
     ----------

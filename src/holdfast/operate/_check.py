@@ -9,8 +9,11 @@ from typing import Any, Final
 from holdfast.errors import Corruption, HoldfastError, NewerVersion
 from holdfast.files import TEMPORARY_SUFFIX, Files
 from holdfast.files.checkpoint import read_checkpoint
+from holdfast.operate._ack_look import look_at_acks
+from holdfast.operate._check_beside import check_beside, check_claim, check_key_file, check_keys, check_leases, listed
 from holdfast.operate._findings import Finding, Severity
 from holdfast.operate._judge import BACKUP, REPAIR, damage, judge, note, warning
+from holdfast.operate._judge_acks import ACK_REPAIR, AGAIN, judge_acks
 from holdfast.operate._kinds import Kind, shard_folders, topic_folders
 from holdfast.operate._overlap import disagreements
 from holdfast.operate._progress import Work
@@ -18,7 +21,10 @@ from holdfast.operate._segment_look import look_at_segment
 from holdfast.operate._survey import Seen, ShardSurvey, survey
 from holdfast.operate._wal_look import WalLook, look_into
 from holdfast.segment import parse_segment_name
+from holdfast.store._lease import SUBSCRIBERS
+from holdfast.store.keys import FOLDER as KEYS
 from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT
+from holdfast.store.registry import Registry
 from holdfast.store.segments import SegmentName
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import FileHeader, WalName, read_tail
@@ -39,7 +45,7 @@ def check(files: Files, path: Path, kind: Kind, work: Work) -> list[Finding]:
             found, findings = check_shard(files, path, work)
             if files.exists(path.parent / TOPIC_CHECKPOINT):
                 findings += _slots(files, path.parent, [found])
-            return findings
+            return [*findings, *judge_acks(found, registry(files, path.parent)), *check_beside(files, path, work)]
         case Kind.SEGMENT:
             return _segment(files, path, work)
         case Kind.WAL:
@@ -48,6 +54,14 @@ def check(files: Files, path: Path, kind: Kind, work: Work) -> list[Finding]:
             return _tail(files, path, work)
         case Kind.CHECKPOINT:
             return _checkpoint(files, path, work)
+        case Kind.ACKS:
+            return _acks(files, path, work)
+        case Kind.KEYS:
+            data = files.read(path)
+            work.did(path.name, len(data))
+            return list(check_key_file(data, path))
+        case Kind.CLAIM:
+            return list(check_claim(files, path, work))
 
 
 def _store(files: Files, path: Path, work: Work) -> list[Finding]:
@@ -73,16 +87,28 @@ def _store_checkpoint(files: Files, path: Path, work: Work) -> list[Finding]:
 
 
 def _topic(files: Files, folder: Path, work: Work) -> list[Finding]:
+    leases = listed(files, folder / SUBSCRIBERS)
+    checked = [check_shard(files, shard, work) for shard in shard_folders(files, folder)]
+    known = registry(files, folder)
     findings: list[Finding] = []
-    surveys = []
-    for shard in shard_folders(files, folder):
-        found, about = check_shard(files, shard, work)
-        surveys.append(found)
-        findings += about
-    findings += _slots(files, folder, surveys)
+    for found, about in checked:
+        findings += [*about, *judge_acks(found, known), *check_beside(files, found.folder, work)]
+    findings += _slots(files, folder, [found for found, _ in checked])
     if files.exists(folder / TOPIC_CHECKPOINT):
         work.did(TOPIC_CHECKPOINT, files.size(folder / TOPIC_CHECKPOINT))
-    return findings + _temporary(files, folder)
+    findings += check_leases(files, folder, leases, known, work)
+    findings += check_keys(files, folder, work)
+    for place in (folder, folder / SUBSCRIBERS, folder / KEYS):
+        findings += _temporary(files, place)
+    return findings
+
+
+def registry(files: Files, topic: Path) -> Registry | None:
+    """Who is registered; `None` if that cannot be read."""
+    try:
+        return TopicState(files, topic, note="").registry
+    except (FileNotFoundError, Corruption, NewerVersion):
+        return None
 
 
 def check_shard(files: Files, folder: Path, work: Work) -> tuple[ShardSurvey, list[Finding]]:
@@ -91,7 +117,7 @@ def check_shard(files: Files, folder: Path, work: Work) -> tuple[ShardSurvey, li
     for _ in range(CONFIRMATIONS):
         found = survey(files, folder, work, seen)
         findings = [*judge(found), *disagreements(files, found)]
-        if all(finding.severity is Severity.NOTE for finding in findings):
+        if all(finding.severity is Severity.NOTE for finding in findings) and not found.acks.damage:
             break
     return found, findings
 
@@ -122,7 +148,7 @@ def _small(path: Path, problem: HoldfastError, advice: str) -> Finding:
 def _temporary(files: Files, folder: Path) -> list[Finding]:
     return [
         note(folder / name, None, "a temporary file: being written now, or left by a crash")
-        for name in files.list(folder)
+        for name in listed(files, folder)
         if name.endswith(TEMPORARY_SUFFIX)
     ]
 
@@ -195,3 +221,19 @@ def _checkpoint(files: Files, path: Path, work: Work) -> list[Finding]:
         return [_small(path, problem, f"{BACKUP}; else {REPAIR}")]
     work.did(path.name, files.size(path))
     return []
+
+
+def _acks(files: Files, path: Path, work: Work) -> list[Finding]:
+    """By this file alone: which shard it is of, and whether it is the one that counts, the shard says."""
+    data = files.read(path)
+    work.did(path.name, len(data))
+    try:
+        look = look_at_acks(data, path)
+    except NewerVersion as problem:
+        return [_small(path, problem, "")]
+    findings = [damage(path, at, f"{what} ({size} bytes): {AGAIN}", ACK_REPAIR) for at, size, what in look.damage]
+    if look.torn is not None:
+        findings.append(
+            note(path, look.torn, "a record is cut short at the end: being written now, or left by a crash")
+        )
+    return findings

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.acks.format import file_name, list_acks
 from holdfast.errors import HoldfastError
 from holdfast.files import Files
+from holdfast.operate._inspect_acks import inspect_acks
 from holdfast.operate._inspect_small import inspect_checkpoint, inspect_wal
 from holdfast.operate._kinds import shard_folders, topic_folders
 from holdfast.operate._progress import Work
+from holdfast.operate._subscribers import reading, subscriber_document
 from holdfast.operate._topics import describe_shard, describe_topic
 from holdfast.segment import SegmentReader
-from holdfast.store.layout import SHARD_CHECKPOINT, STORE_CHECKPOINT
+from holdfast.store.layout import ACKS, SHARD_CHECKPOINT, STORE_CHECKPOINT
 from holdfast.store.segments import list_segments
 from holdfast.wal import list_wal
 
@@ -29,14 +32,36 @@ def inspect_store(files: Files, path: Path, work: Work) -> Document:
 
 
 def inspect_topic(files: Files, folder: Path, work: Work) -> Document:
-    """Its slots, and every shard."""
+    """Its slots, its subscribers, and every shard."""
     document = describe_topic(files, folder)
-    document["shards"] = [inspect_shard(files, shard, work) for shard in shard_folders(files, folder)]
+    document["subscribers"], document["subscribers_problem"] = _subscribers(files, folder)
+    document["shards"] = [_shard(files, shard, work) for shard in shard_folders(files, folder)]
     return document
 
 
 def inspect_shard(files: Files, folder: Path, work: Work) -> Document:
-    """Its numbers, its checkpoint, and every segment and WAL file. What a writer moves meanwhile is left out."""
+    """Its numbers, its checkpoint, its subscribers, and every segment, WAL and ack file."""
+    found, problem = _subscribers(files, folder.parent)
+    mine = [
+        {**each, **shard, "watermark": {shard["shard"]: shard["watermark"]}, "shards": [shard]}
+        for each in found
+        for shard in each["shards"]
+        if shard["shard"] == folder.name
+    ]
+    return {**_shard(files, folder, work), "subscribers": mine, "subscribers_problem": problem}
+
+
+def _subscribers(files: Files, topic: Path) -> tuple[list[Document], str | None]:
+    """How far each one is; or why that cannot be told: the store around the topic is damaged, or not there."""
+    try:
+        with reading(topic.parent.parent, f"{topic.parent.name}/{topic.name}", files) as opened:
+            return [subscriber_document(view) for view in opened.subscribers().values()], None
+    except HoldfastError as problem:
+        return [], str(getattr(problem, "what", problem))
+
+
+def _shard(files: Files, folder: Path, work: Work) -> Document:
+    """What a writer moves meanwhile is left out."""
     document = describe_shard(files, folder)
     segments = list_segments(files, folder / "segments") if files.is_folder(folder / "segments") else []
     wal = list_wal(files, folder / "wal") if files.is_folder(folder / "wal") else []
@@ -46,8 +71,12 @@ def inspect_shard(files: Files, folder: Path, work: Work) -> Document:
     parts += [
         ("wal_list", folder / "wal" / str(name), lambda path: inspect_wal(files, path, records=False)) for name in wal
     ]
+    parts += [
+        ("ack_list", folder / ACKS / file_name(number), lambda path: _acks(files, path))
+        for number in list_acks(files, folder / ACKS)
+    ]
     document["checkpoint"] = _tried(lambda: inspect_checkpoint(files, folder / SHARD_CHECKPOINT))
-    document["segment_list"], document["wal_list"] = [], []
+    document["segment_list"], document["wal_list"], document["ack_list"] = [], [], []
     for part, path, look in parts:
         try:
             size = files.size(path)
@@ -70,6 +99,11 @@ def _segment(files: Files, path: Path) -> Document:
         "rows": sum(stream.rows for stream in reader.streams),
         "bytes": reader.size,
     }
+
+
+def _acks(files: Files, path: Path) -> Document:
+    found = inspect_acks(files, path)
+    return {**{key: found[key] for key in ("file_number", "bytes", "record_count")}, "damaged": len(found["damage"])}
 
 
 def _tried(look: Callable[[], Document]) -> Document:

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.encoded import EncodedBundle
 from holdfast.files import Files
 from holdfast.files.checkpoint import read_checkpoint
+from holdfast.operate._inspect_acks import ack_checkpoint
 from holdfast.operate._values import event_time, moment, schema_document
 from holdfast.store.topic_state import decode_schema
 from holdfast.wal import FileHeader, ScanEnd, WalScan, bundle_bytes, read_tail
@@ -80,10 +81,23 @@ def inspect_tail(files: Files, path: Path) -> Document:
 
 
 def inspect_checkpoint(files: Files, path: Path) -> Document:
-    """The document in it, as it is; a topic's schemas are decoded too."""
+    """The document in it, as it is; a topic's schemas, and the progress in an ack checkpoint, are decoded too."""
     inner = read_checkpoint(files, path)
     document: Document = {"bytes": files.size(path), "document": inner}
     if inner.get("kind") == "topic":
         schemas = {slot: decode_schema(text) for slot, text in inner["schemas"].items()}
         document["schemas"] = {slot: schema_document(schema) for slot, schema in schemas.items()}
+        document["subscribers"] = registered(inner)
+    elif inner.get("kind") == "acks":
+        document |= ack_checkpoint(inner, path)
     return document
+
+
+def registered(inner: Document) -> list[Document]:
+    """The registrations in a topic's checkpoint."""
+    found = inner.get("subscribers", {}).get("registered", {})
+    kept = ("number", "starts", "paused", "on_full", "authoritative", "expire_after")
+    return [
+        {"name": name, "registered": moment(each["since_ns"]), **{key: each[key] for key in kept}}
+        for name, each in found.items()
+    ]

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.operate._findings import Finding, Severity
 from holdfast.operate._ranges import Range, intersects, shown, subtract
-from holdfast.operate._survey import NO_CHECKPOINT, ShardSurvey
+from holdfast.operate._survey import ShardSurvey
 from holdfast.operate._wal_look import WalLook
 from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
 from holdfast.wal.format import FILE_HEADER_BYTES
@@ -35,7 +35,7 @@ def note(path: Path, position: int | None, what: str, advice: str = NOTHING) -> 
 
 def judge(found: ShardSurvey) -> list[Finding]:
     """All findings about one shard, file by file."""
-    if found.is_empty and found.checkpoint_problem == NO_CHECKPOINT:
+    if found.is_unfinished:
         return [note(found.folder, None, "a shard that was never finished being made; it holds nothing")]
     missing, unheld = missing_offsets(found), unheld_offsets(found)
     return [
@@ -100,17 +100,21 @@ def _tail(found: ShardSurvey) -> Iterator[Finding]:
 
 def _segments(found: ShardSurvey) -> Iterator[Finding]:
     for look in found.segments:
-        gone = look.end is not None and look.end <= found.trimmed
+        gone = found.is_gone(look)
         if look.shard_id is not None and look.shard_id != found.shard_id:
             owner = "this one" if found.shard_id is None else f"this one ({found.shard_id.hex()})"
             yield damage(look.path, 32, f"belongs to shard {look.shard_id.hex()}, not to {owner}")
         for each in look.damage:
             if gone:
-                yield note(look.path, each.position, f"{each.what}; all of it was trimmed")
+                yield note(look.path, each.position, f"{each.what}; all of it was deleted before")
             else:
                 yield damage(look.path, each.position, each.what)
         if gone and not look.damage:
-            yield note(look.path, None, f"all of it was trimmed (the shard starts at offset {found.trimmed})")
+            if look.end is not None and look.end <= found.trimmed:
+                what = f"all of it was trimmed (the shard starts at offset {found.trimmed})"
+            else:
+                what = "left over: shard.checkpoint says that all of it was deleted"
+            yield note(look.path, None, what)
 
 
 def _order(found: ShardSurvey) -> Iterator[Finding]:
@@ -202,3 +206,16 @@ def _others(found: ShardSurvey) -> Iterator[Finding]:
         yield note(path, None, "a temporary file: being written now, or left by a crash")
     for path in found.strange:
         yield warning(path, None, "not a file of Holdfast's", "move it elsewhere")
+
+
+def highest_offset(found: ShardSurvey) -> int:
+    """One above every offset seen anywhere, also in records that are not whole; outcomes do not count."""
+    seen = [found.durable, found.trimmed]
+    seen += [0 if found.checkpoint is None else found.checkpoint.next_offset]
+    seen += [look.first + 1 for look in found.segments]
+    for look in found.own_wal:
+        seen.append(look.name.first_offset)
+        if look.scan is not None:
+            seen.append(look.scan.highest_offset + 1)
+    seen += [end for _, end in found.lost]
+    return max(seen)

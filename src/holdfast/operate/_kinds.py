@@ -7,11 +7,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from holdfast.acks.format import FILE_MAGIC as ACKS_MAGIC
+from holdfast.acks.format import SUFFIX as ACKS_SUFFIX
 from holdfast.errors import NotAStore
 from holdfast.files import Files
 from holdfast.files.checkpoint import MAGIC as CHECKPOINT_MAGIC
+from holdfast.retention import CLAIM, REQUEST
 from holdfast.segment.format import END_MAGIC as SEGMENT_END_MAGIC
 from holdfast.segment.format import MAGIC as SEGMENT_MAGIC
+from holdfast.store._key_format import FILE_MAGIC as KEYS_MAGIC
 from holdfast.store.layout import SHARD_CHECKPOINT, STORE_CHECKPOINT, TAIL, TOPIC_CHECKPOINT, TOPIC_LOCK
 from holdfast.wal.format import FILE_MAGIC as WAL_MAGIC
 from holdfast.wal.tail import MAGIC as TAIL_MAGIC
@@ -30,17 +34,33 @@ class Kind(StrEnum):
     WAL = "wal"
     TAIL = "tail"
     CHECKPOINT = "checkpoint"
+    ACKS = "acks"
+    KEYS = "keys"
+    CLAIM = "claim"
 
     @property
     def is_folder(self) -> bool:
         return self in {Kind.STORE, Kind.TOPIC, Kind.SHARD}
 
 
+CLAIM_MAGIC: Final = b"HFCLAIM\n"
 _MAGICS: Final = {
     SEGMENT_MAGIC: Kind.SEGMENT,
     WAL_MAGIC: Kind.WAL,
     TAIL_MAGIC: Kind.TAIL,
     CHECKPOINT_MAGIC: Kind.CHECKPOINT,
+    ACKS_MAGIC: Kind.ACKS,
+    KEYS_MAGIC: Kind.KEYS,
+    CLAIM_MAGIC: Kind.CLAIM,
+}
+_NAMES: Final = {TAIL: Kind.TAIL, CLAIM: Kind.CLAIM, REQUEST: Kind.CHECKPOINT}
+_SUFFIXES: Final = {
+    ".seg": Kind.SEGMENT,
+    ".wal": Kind.WAL,
+    ".checkpoint": Kind.CHECKPOINT,
+    ".lease": Kind.CHECKPOINT,
+    ACKS_SUFFIX: Kind.ACKS,
+    ".keys": Kind.KEYS,
 }
 
 
@@ -51,8 +71,8 @@ def recognise(files: Files, path: Path) -> Kind:
     kind = _folder(files, path) if files.is_folder(path) else _file(files, path)
     if kind is None:
         raise NotAStore(
-            f"{path} is not Holdfast's: expected a store, topic or shard folder, or a segment, WAL, tail or "
-            "checkpoint file"
+            f"{path} is not Holdfast's: expected a store, topic or shard folder, or a segment, WAL, tail, "
+            "checkpoint, ack, lease, key or claim file"
         )
     return kind
 
@@ -66,9 +86,7 @@ def _file(files: Files, path: Path) -> Kind | None:
         return Kind.TAIL
     if files.read(path, max(0, files.size(path) - 8), 8) == SEGMENT_END_MAGIC:
         return Kind.SEGMENT
-    if path.name == TAIL:
-        return Kind.TAIL
-    return {".seg": Kind.SEGMENT, ".wal": Kind.WAL, ".checkpoint": Kind.CHECKPOINT}.get(path.suffix)
+    return _NAMES.get(path.name) or _SUFFIXES.get(path.suffix)
 
 
 def _folder(files: Files, path: Path) -> Kind | None:

@@ -105,12 +105,12 @@ class Letters:
     def _progress(self, dead: Topic) -> dict[int, Progress]:
         """What was replayed, by shard."""
         registration = registry_of(self._files, self._path, self.name).subscribers.get(REPLAY)
-        found = {}
-        for shard in dead.positions() if registration is not None else ():
-            acks = dead.acks(shard)
-            acks.refresh()
-            found[shard] = acks.progress(registration.number)
-        return found
+        if registration is None:
+            return {}
+        logs = {shard: dead.acks(shard) for shard in dead.positions()}
+        for log in logs.values():
+            log.refresh()
+        return {shard: log.progress(registration.number) for shard, log in logs.items()}
 
 
 # -- shown --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.encoded import EncodedBundle
-from holdfast.operate._judge import missing_offsets
+from holdfast.operate._judge import highest_offset, missing_offsets
 from holdfast.operate._ranges import Range, runs, subtract
 from holdfast.operate._segment_look import SegmentLook
 from holdfast.operate._survey import ShardSurvey
@@ -68,10 +68,10 @@ def _reaches_beyond(found: ShardSurvey, mend: Mend, at: int) -> bool:
 
 
 def _sound(found: ShardSurvey, mend: Mend) -> list[SegmentLook]:
-    """Undamaged segments that follow each other; the rest is to go. Trimmed ones are left for the next opening."""
+    """Undamaged segments that follow each other; the rest is to go. What was deleted is left for the next opening."""
     sound: list[SegmentLook] = []
     for look in found.segments:
-        if look.end is not None and look.end <= found.trimmed:
+        if found.is_gone(look):
             continue
         contradicts = bool(sound) and (
             look.first < (sound[-1].end or 0) or look.name.segment_seq <= sound[-1].name.segment_seq
@@ -149,17 +149,4 @@ def fresh_segment_seq(found: ShardSurvey, salvaged: Mapping[int, EncodedBundle])
     seen += [look.name.segment_seq + 1 for look in found.segments]
     seen += [look.scan.next_segment_seq + 1 for look in found.own_wal if look.scan is not None]
     seen += [bundle.segment_seq + 1 for bundle in salvaged.values()]
-    return max(seen)
-
-
-def highest_offset(found: ShardSurvey) -> int:
-    """One above every offset seen anywhere, also in records that are not whole."""
-    seen = [found.durable, found.trimmed]
-    seen += [0 if found.checkpoint is None else found.checkpoint.next_offset]
-    seen += [look.first + 1 for look in found.segments]
-    for look in found.own_wal:
-        seen.append(look.name.first_offset)
-        if look.scan is not None:
-            seen.append(look.scan.highest_offset + 1)
-    seen += [end for _, end in found.lost]
     return max(seen)

@@ -15,16 +15,22 @@ from holdfast.clock import Clock, Ids
 from holdfast.errors import Corruption, InputError, UnknownSlot
 from holdfast.files import TEMPORARY_SUFFIX, Files
 from holdfast.operate._aside import DAMAGED, Aside
-from holdfast.operate._check import check, check_shard
+from holdfast.operate._check import check, check_shard, registry
+from holdfast.operate._check_beside import listed
 from holdfast.operate._findings import Finding, Repair, Severity
 from holdfast.operate._kinds import Kind, shard_folders, topic_folders
 from holdfast.operate._progress import Work
+from holdfast.operate._repair_acks import repair_acks
+from holdfast.operate._repair_leases import repair_leases
 from holdfast.operate._repair_shard import Signal, repair_shard
 from holdfast.operate._repair_topic import repair_store, repair_topic
 from holdfast.operate._survey import ShardSurvey
 from holdfast.slots import SlotTable
+from holdfast.store._lease import SUBSCRIBERS
+from holdfast.store.keys import FOLDER as KEYS
 from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT, TOPIC_LOCK
 from holdfast.store.recovery import lock_shard
+from holdfast.store.registry import Registry
 from holdfast.store.topic_state import TopicState
 
 # In the store's own folder every plain name could be a namespace's.
@@ -51,7 +57,8 @@ def repair(files: Files, path: Path, kind: Kind, work: Work, *, clock: Clock, id
         for topic in folders:
             actions += _repair_topic(files, topic, note, work, clock, ids)
         if kind is Kind.SHARD:
-            actions += _repair_shards(files, path.parent, [check_shard(files, path, work)], clock, ids)
+            known = registry(files, path.parent)
+            actions += _repair_shards(files, path.parent, [check_shard(files, path, work)], known, clock, ids)
     return Repair(tuple(before), tuple(actions))
 
 
@@ -69,21 +76,30 @@ def _repair_topic(files: Files, topic: Path, note: str, work: Work, clock: Clock
     checked = [check_shard(files, shard, work) for shard in shard_folders(files, topic)]
     lock = files.lock(topic / TOPIC_LOCK, note=note, wait=True)
     try:
-        repair_topic(files, topic, [found for found, _ in checked], aside)
-        _remove_temporary(files, topic, aside)
+        surveys = [found for found, _ in checked]
+        known = repair_topic(files, topic, surveys, aside, clock)
+        repair_leases(files, topic, known, surveys, aside)
+        for place in (topic, topic / SUBSCRIBERS, topic / KEYS):
+            _remove_temporary(files, place, aside)
     finally:
         lock.release()
-    return aside.actions + _repair_shards(files, topic, checked, clock, ids)
+    return aside.actions + _repair_shards(files, topic, checked, known, clock, ids)
 
 
 def _repair_shards(
-    files: Files, topic: Path, checked: Iterable[tuple[ShardSurvey, list[Finding]]], clock: Clock, ids: Ids
+    files: Files,
+    topic: Path,
+    checked: Iterable[tuple[ShardSurvey, list[Finding]]],
+    known: Registry | None,
+    clock: Clock,
+    ids: Ids,
 ) -> list[str]:
     schemas, table = _topic_knowledge(files, topic)
     actions: list[str] = []
     for found, findings in checked:
         aside = Aside(files, found.folder)
         repair_shard(files, found, findings, aside, clock=clock, ids=ids, schemas=schemas, signal=_signal(table, found))
+        repair_acks(files, found, known, aside, clock)
         actions += aside.actions
     return actions
 
@@ -117,6 +133,6 @@ def _signal(table: SlotTable, found: ShardSurvey) -> Signal:
 
 
 def _remove_temporary(files: Files, folder: Path, aside: Aside) -> None:
-    for name in files.list(folder):
+    for name in listed(files, folder):
         if name.endswith(TEMPORARY_SUFFIX):
             aside.remove(folder / name)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from holdfast.clock import Ids
+from holdfast.clock import Clock, Ids
 from holdfast.errors import Corruption, HoldfastError, InvalidName
 from holdfast.files import TEMPORARY_SUFFIX, Files
 from holdfast.files.checkpoint import read_checkpoint, write_checkpoint
 from holdfast.names import validate_slot
 from holdfast.operate._aside import Aside
+from holdfast.operate._repair_registry import rebuilt_registry
 from holdfast.operate._survey import ShardSurvey
 from holdfast.schema import widest
 from holdfast.slots import OTAP_SLOTS, SlotTable
@@ -21,19 +24,26 @@ from holdfast.store.registry import Registry
 from holdfast.store.topic_state import TopicState, decode_schema, write_topic_checkpoint
 
 
-def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], aside: Aside) -> None:
-    """Make the slot table name every slot that the shards use. Whoever calls holds the topic's lock."""
+def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], aside: Aside, clock: Clock) -> Registry:
+    """Make the slot table name every slot that the shards use; who is registered then.
+
+    Whoever calls holds the topic's lock.
+    """
     used = _used(surveys)
     state = _state(files, folder)
-    known, merged, count = _read(state) if state is not None else _left_over(files, folder)
+    left = _left_over(files, folder) if state is None else _Left()
+    known, merged, count = _read(state) if state is not None else left.knowledge
     unknown = sorted(set(used) - set(known.names.values()))
     if state is not None and not unknown:
-        return
+        return state.registry
     aside.copy(folder / TOPIC_CHECKPOINT)
     table, guessed = _completed(known, unknown, surveys)
     schemas = {**{slot: widest(list(each.values())) for slot, each in used.items()}, **merged}
     schemas = {slot: schema for slot, schema in schemas.items() if slot in table.names.values()}
-    registry = Registry() if state is None else state.registry
+    if state is not None:
+        registry = state.registry
+    else:
+        registry = rebuilt_registry(files, folder, left.registry, surveys, aside, clock)
     tails = [found.tail.schemas for found in surveys if found.tail is not None]
     write_topic_checkpoint(files, folder, table, schemas, max([count, *tails]) + 1, registry)
     named = ", ".join(f"{number}: {table.name(number)}" for number in sorted(used)) or "none"
@@ -41,6 +51,7 @@ def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], asi
     if guessed:
         names = ", ".join(guessed)
         aside.did(f"the names of some slots are kept nowhere else; they are now called {names}: rename what reads them")
+    return registry
 
 
 def _used(surveys: Sequence[ShardSurvey]) -> dict[int, dict[bytes, pa.Schema]]:
@@ -74,16 +85,39 @@ def _has(state: TopicState, name: str) -> bool:
     return True
 
 
-def _left_over(files: Files, folder: Path) -> tuple[SlotTable, dict[int, pa.Schema], int]:
-    """From a replacement that a crash kept from taking its place, if one is there and whole."""
-    path = folder / (TOPIC_CHECKPOINT + TEMPORARY_SUFFIX)
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What can be read although the checkpoint as a whole cannot; `registry` is `None` if that cannot."""
+
+    slots: SlotTable = field(default_factory=SlotTable)
+    merged: Mapping[int, pa.Schema] = field(default_factory=dict)
+    count: int = 0
+    registry: Registry | None = None
+
+    @property
+    def knowledge(self) -> tuple[SlotTable, dict[int, pa.Schema], int]:
+        return self.slots, dict(self.merged), self.count
+
+
+def _left_over(files: Files, folder: Path) -> _Left:
+    """From the checkpoint itself, should only a part of it make no sense; or from a replacement that a crash kept from
+    taking its place, if one is there and whole."""
+    for name in (TOPIC_CHECKPOINT, TOPIC_CHECKPOINT + TEMPORARY_SUFFIX):
+        try:
+            document = read_checkpoint(files, folder / name)
+            table = SlotTable.from_document(document["slots"])
+            merged = {int(slot): decode_schema(text) for slot, text in document["schemas"].items()}
+            return _Left(table, merged, int(document["schema_count"]), _registry(document))
+        except (FileNotFoundError, HoldfastError, KeyError, TypeError, ValueError):
+            continue
+    return _Left()
+
+
+def _registry(document: Mapping[str, Any]) -> Registry | None:
     try:
-        document = read_checkpoint(files, path)
-        table = SlotTable.from_document(document["slots"])
-        merged = {int(slot): decode_schema(text) for slot, text in document["schemas"].items()}
-        return table, merged, int(document["schema_count"])
-    except (FileNotFoundError, HoldfastError, KeyError, TypeError, ValueError):
-        return SlotTable(), {}, 0
+        return Registry.from_document(document["subscribers"]) if "subscribers" in document else Registry()
+    except (HoldfastError, AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _completed(known: SlotTable, unknown: Sequence[int], surveys: Sequence[ShardSurvey]) -> tuple[SlotTable, list[str]]:

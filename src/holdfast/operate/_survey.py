@@ -2,25 +2,29 @@
 
 A writer may be at work: it publishes a segment before it unlinks WAL files, and syncs "trimmed" before it unlinks
 segments. So the order of looking is tail, WAL, segments, checkpoint: whatever has left one place by the time we look
-there has arrived in the next.
+there has arrived in the next. Before all that comes the ack log: nothing is finished in it that was not durable.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from holdfast.acks.format import DISTRUSTED_SUFFIX, FOLDER, file_number
 from holdfast.errors import Corruption, NewerVersion
 from holdfast.files import TEMPORARY_SUFFIX, Files
+from holdfast.operate._ack_folder import AckFolder, look_at_ack_folder
 from holdfast.operate._progress import Work
 from holdfast.operate._ranges import Range
 from holdfast.operate._segment_look import SegmentLook, look_at_segment
 from holdfast.operate._wal_look import WalLook, look_at_wal
+from holdfast.retention import TRASH
 from holdfast.segment import parse_segment_name
-from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
+from holdfast.store.layout import LOCK, SHARD_CHECKPOINT, TAIL, shard_number
 from holdfast.store.segments import SegmentName, list_segments
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.wal import SPARE_PREFIX, Tail, WalName, read_tail
@@ -29,6 +33,8 @@ from holdfast.wal.tail import TAIL_BYTES, check_tail
 ATTEMPTS: Final = 20  # each one looks anew at what a writer moved meanwhile
 NO_CHECKPOINT: Final = "there is no shard.checkpoint"
 _TORN_READS: Final = 5  # a slot of the tail may be read while it is being written
+
+_IN_TRASH: Final = re.compile(r"\d{20}-.+")
 
 Seen = dict[SegmentName, SegmentLook]  # segments never change: one look each is enough
 
@@ -46,11 +52,21 @@ class ShardSurvey:
     checkpoint_problem: str | None = None
     temporary: list[Path] = field(default_factory=list)
     strange: list[Path] = field(default_factory=list)  # files that are nobody's
+    acks: AckFolder = field(default_factory=AckFolder)
 
     @property
     def is_empty(self) -> bool:
         """Never finished being made: nothing was ever stored in it."""
         return not self.wal and not self.segments and self.tail is None and not self.tail_problems
+
+    @property
+    def is_unfinished(self) -> bool:
+        """A crash kept it from being made."""
+        return self.is_empty and self.checkpoint_problem == NO_CHECKPOINT
+
+    @property
+    def number(self) -> int:
+        return shard_number(self.folder.name) or 0
 
     @property
     def shard_id(self) -> bytes | None:
@@ -59,7 +75,7 @@ class ShardSurvey:
             return self.checkpoint.shard_id
         ids = [look.shard_id for look in self.segments if look.shard_id is not None]
         ids += [look.header.shard_id for look in self.wal if look.header is not None]
-        return max(ids, key=ids.count) if ids else None
+        return max(ids, key=ids.count) if ids else self.acks.shard_id
 
     @property
     def own_segments(self) -> list[SegmentLook]:
@@ -81,7 +97,20 @@ class ShardSurvey:
     @property
     def start(self) -> int:
         """From here on the WAL counts."""
-        return max([self.trimmed, *(look.end for look in self.own_segments if look.end is not None)])
+        return max(
+            [self.trimmed, *(look.end for look in self.own_segments if look.end is not None), *self._deleted_ends]
+        )
+
+    @property
+    def _deleted_ends(self) -> list[int]:
+        return [] if self.checkpoint is None else [end for _, end in self.checkpoint.deleted]
+
+    def is_gone(self, look: SegmentLook) -> bool:
+        """Is it on record that nothing of this segment is needed? Then its file is only left over."""
+        if look.end is None:
+            return False
+        deleted = () if self.checkpoint is None else self.checkpoint.deleted
+        return look.end <= self.trimmed or any(first <= look.first and look.end <= end for first, end in deleted)
 
     @property
     def durable(self) -> int:
@@ -129,15 +158,18 @@ def survey(files: Files, folder: Path, work: Work, seen: Seen) -> ShardSurvey:
 
 
 def _survey(files: Files, folder: Path, work: Work, seen: Seen) -> ShardSurvey:
-    found = ShardSurvey(folder)
+    found = ShardSurvey(folder, acks=look_at_ack_folder(files, folder, work))
     _read_tail(files, folder / TAIL, found, work)
     if files.is_folder(folder / "wal"):
         found.wal = look_at_wal(files, folder / "wal", work)
     if files.is_folder(folder / "segments"):
         found.segments = _segments(files, folder, work, seen)
     _read_checkpoint(files, folder, found, work)
-    trimmed = found.trimmed
-    found.segments = [look for look in found.segments if look.size >= 0 or look.first >= trimmed]
+    deleted = () if found.checkpoint is None else found.checkpoint.deleted
+    gone = [(0, found.trimmed), *deleted]
+    found.segments = [
+        look for look in found.segments if look.size >= 0 or not any(first <= look.first < end for first, end in gone)
+    ]
     if any(look.size < 0 for look in found.segments):
         raise FileNotFoundError(2, "a segment went that was not trimmed", str(folder))
     _list_others(files, folder, found)
@@ -213,7 +245,7 @@ def _contradiction(checkpoint: ShardCheckpoint) -> str | None:
 
 
 def _list_others(files: Files, folder: Path, found: ShardSurvey) -> None:
-    for place in (folder, folder / "segments", folder / "wal", folder / "torn"):
+    for place in (folder, folder / "segments", folder / "wal", folder / "torn", folder / FOLDER, folder / TRASH):
         for name in files.list(place) if files.is_folder(place) else ():
             if name.endswith(TEMPORARY_SUFFIX):
                 found.temporary.append(place / name)
@@ -227,4 +259,8 @@ def _is_ours(place: str, name: str) -> bool:
             return parse_segment_name(name) is not None
         case "wal":
             return WalName.parse(name) is not None or name.startswith(SPARE_PREFIX)
+        case "acks":
+            return file_number(name) is not None or name == LOCK or name.endswith(DISTRUSTED_SUFFIX)
+        case "trash":
+            return _IN_TRASH.fullmatch(name) is not None
     return True

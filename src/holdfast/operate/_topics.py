@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, NotAStore
 from holdfast.files import Files, SystemFiles
 from holdfast.operate._holder import writer_of
 from holdfast.operate._kinds import Kind, recognise, shard_folders, topic_folders
+from holdfast.retention import TRASH
 from holdfast.segment import SegmentReader
 from holdfast.store.layout import TAIL
 from holdfast.store.segments import list_segments
@@ -33,9 +34,17 @@ def topics(path: str | os.PathLike[str], *, files: Files | None = None) -> Docum
 
 def describe_topic(files: Files, folder: Path) -> Document:
     """One topic; what cannot be read is told under `problem`, and the rest all the same."""
-    document: Document = {"name": f"{folder.parent.name}/{folder.name}", "slots": {}, "problem": None}
+    document: Document = {
+        "name": f"{folder.parent.name}/{folder.name}",
+        "slots": {},
+        "subscribers": None,
+        "bytes": tree_bytes(files, folder),
+        "problem": None,
+    }
     try:
-        document["slots"] = dict(TopicState(files, folder, note="").slots.names)
+        state = TopicState(files, folder, note="")
+        document["slots"] = dict(state.slots.names)
+        document["subscribers"] = len(state.registry.subscribers)
     except FileNotFoundError:
         document["problem"] = "there is no topic.checkpoint"
     except HoldfastError as problem:
@@ -77,6 +86,8 @@ def describe_shard(files: Files, folder: Path) -> Document:
         "segment_bytes": segment_bytes,
         "wal_files": wal_files,
         "wal_bytes": wal_bytes,
+        "trash_bytes": tree_bytes(files, folder / TRASH),
+        "bytes": tree_bytes(files, folder),
         "writer": {"lock": str(writer.lock), "last": writer.last},
         "problem": "; ".join(problems) or None,
     }
@@ -103,6 +114,16 @@ def _segments(files: Files, folder: Path, problems: list[str]) -> tuple[int, int
     except HoldfastError as problem:
         problems.append(_brief(problem))
         return len(names), size, None
+
+
+def tree_bytes(files: Files, folder: Path) -> int:
+    """Of everything in a folder, whatever it is; what goes meanwhile does not count."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in files.list(folder):
+            path = folder / name
+            total += tree_bytes(files, path) if files.is_folder(path) else _size(files, path)
+    return total
 
 
 def _size(files: Files, path: Path) -> int:

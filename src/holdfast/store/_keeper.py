@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 from holdfast.clock import Clock
 
+FROZEN_SECONDS: Final = 0.05  # before the next look at a clock that stands still, as one in a test may
 Task = Callable[[], None]
 _log = structlog.get_logger("holdfast.store")
 
@@ -72,10 +74,12 @@ class Keeper:
                 if task is None:
                     self._wake.wait()
                     continue
-                delay = self._due[task] - self._clock.monotonic()
+                now = self._clock.monotonic()
+                delay = self._due[task] - now
                 if delay <= 0:
                     del self._due[task]
                     self._running = task
                     return task
-                self._wake.wait(delay)
+                if not self._wake.wait(delay) and self._clock.monotonic() == now:
+                    self._wake.wait(FROZEN_SECONDS)
             return None

@@ -6,8 +6,9 @@ The newest generation counts. Switching to the next one:
 2. Unlink the older generations.     A crash before: an older one beside it says that the switch was not finished (its
                                      name may not be durable), and whoever writes next switches once more.
 
-What cannot be relied on is not written to again, but left behind by a switch: a file with damage, one whose sync
-failed, one whose last write failed and could not be taken back. A damaged one is set aside under `*.keys.damaged`.
+What cannot be relied on is not written to again, but left behind by a switch: a file with damage (a write that a crash
+tore, or that failed and could not be taken back, is nothing else), and one whose sync failed. The last damaged one is
+set aside under `*.keys.damaged`.
 """
 
 from __future__ import annotations
@@ -133,10 +134,8 @@ class KeyLog:
             self._file.seek(self._position)
             self._file.append([data])
         except OSError:
-            self._leave = True
-            with contextlib.suppress(OSError):  # what is there of it is no record; if it stays, the file is left
+            with contextlib.suppress(OSError):  # what stays of it is no record, and read as damage
                 self._file.truncate(self._position)
-                self._leave = False
             raise
         self._position += len(data)
         self.unsynced = True

@@ -7,30 +7,28 @@ import contextlib
 import heapq
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol
 
 import structlog
 
-from holdfast import metrics
 from holdfast.acks import Outcome, OutcomeRecord
 from holdfast.bundle import RecordBundle
 from holdfast.clock import Clock, Deadline, Ids
 from holdfast.config import SubscriberSettings
-from holdfast.errors import Closed, HoldfastError, InputError, TryAgain, UnknownSlot
-from holdfast.metrics import Reporter, Sample
+from holdfast.errors import Closed, Fenced, HoldfastError, InputError, UnknownSlot, UnknownSubscriber
+from holdfast.metrics import Reporter
 from holdfast.store._delivery import Answer, Delivery, Rows
 from holdfast.store._disk_error import disk_error
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane
 from holdfast.store._lease import Lease
+from holdfast.store._outbox import FLUSH_COUNT, Outbox
 from holdfast.store._receipt import wake_once
 from holdfast.store._span import PlacedBundle
+from holdfast.store._subscriber_report import SubscriberStatistics
 from holdfast.store.registry import Registration
 
-FLUSH_SECONDS: Final = 0.005  # an ack is written down after so long at most
-FLUSH_COUNT: Final = 512  # or as soon as so many wait for it
 ROWS_IN_A_LETTER: Final = 1_000  # their numbers are kept in attributes, which are bounded
 MAX_UNWRITTEN: Final = 100_000  # a disk that takes no answers at all makes `ack` raise beyond this
 _log = structlog.get_logger("holdfast.store")
@@ -67,37 +65,6 @@ class Home(Protocol):
     def left(self, subscriber: Subscriber) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriberStatistics:
-    """What this holder did so far, and what it has in hand."""
-
-    delivered: int
-    delivered_bytes: int
-    acked: int
-    nacked: int
-    rejected: int
-    retries: int
-    deadline_misses: int
-    in_flight: int
-    retrying: int
-    unwritten: int  # answers that wait to be written down
-
-
-def report_subscriber(topic: str, name: str, statistics: SubscriberStatistics) -> Iterator[Sample]:
-    """What a holder says of itself to the metrics."""
-    labels = (topic, name)
-    yield Sample(metrics.DELIVERED_BUNDLES, statistics.delivered, labels)
-    yield Sample(metrics.DELIVERED_BYTES, statistics.delivered_bytes, labels)
-    yield Sample(metrics.RETRIES, statistics.retries, labels)
-    yield Sample(metrics.DEADLINE_MISSES, statistics.deadline_misses, labels)
-    for outcome, count in (
-        ("ack", statistics.acked),
-        ("nack", statistics.nacked),
-        ("rejected", statistics.rejected),
-    ):
-        yield Sample(metrics.OUTCOMES, count, (topic, name, outcome))
-
-
 class Subscriber:
     """Made by `Topic.subscribe`. Threads may share it; each bundle goes to one of them."""
 
@@ -115,9 +82,8 @@ class Subscriber:
         self.name = registration.name
         self.settings = settings
         self._home, self._registration, self._lease = home, registration, lease
-        self._clock, self._ids, self._keeper = clock, ids, keeper
+        self._clock, self._ids = clock, ids
         self._reading = threading.Lock()  # one thread at a time reads ahead
-        self._writing = threading.Lock()  # one at a time writes answers down
         self._wake = threading.Condition(threading.Lock())  # its lock guards the rest
         self._waiting = 0
         self._news = 0  # counts what may have brought something to deliver
@@ -128,7 +94,10 @@ class Subscriber:
         self._in_flight = 0
         self._retries: list[tuple[float, int, int]] = []  # due, shard, offset; those no longer in `retrying` are void
         self._retrying = 0
-        self._unwritten = 0
+        self._outbox = Outbox(
+            self.name, registration.number, lease, keeper, self._wake,
+            self._all_lanes, home.acks_written, self._end,
+        )  # fmt: skip
         self._ended: HoldfastError | None = None
         self.reporter: Reporter | None = None
         self._delivered = self._delivered_bytes = self._acked = self._nacked = self._rejected = 0
@@ -146,17 +115,22 @@ class Subscriber:
         deadline = Deadline(timeout, self._clock)
         while True:
             news = self._news
-            with self._reading:
-                found = self._gather(count)
+            found = self._gather(count)
             if found:
                 return found
             self.flush()
             self._wait(news, deadline)
             if deadline.passed():
-                with self._reading:
-                    return self._gather(count)
+                return self._gather(count)
 
     def _gather(self, count: int) -> list[Delivery]:
+        try:
+            with self._reading:
+                return self._gather_all(count)
+        except OSError as problem:
+            raise disk_error(problem, f"subscriber {self.name}") from problem
+
+    def _gather_all(self, count: int) -> list[Delivery]:
         self._expect_open()
         now = self._clock.monotonic()
         if self._in_flight:
@@ -199,7 +173,8 @@ class Subscriber:
             if alone and not taken:
                 raise
         if lane.noted:
-            self._unwritten += 1
+            with self._wake:
+                self._outbox.add()
         return taken
 
     def _gather_retries(self, found: list[Delivery], count: int, now: float) -> None:
@@ -213,7 +188,14 @@ class Subscriber:
                     continue
                 del lane.retrying[offset]
                 self._retrying -= 1
-            placed = lane.read_again(offset)
+            try:
+                placed = lane.read_again(offset)
+            except BaseException:
+                with self._wake:
+                    self._retry(lane, offset, due)
+                if found:
+                    return
+                raise
             if placed is not None:
                 self._retried += 1
                 found += self._deliver(lane, [placed], now)
@@ -246,8 +228,7 @@ class Subscriber:
         """Not meant for this subscriber: as good as acked."""
         with self._wake:
             lane.acked.append(offset)
-            self._unwritten += 1
-        self._keeper.soon(self._flush_late, FLUSH_SECONDS)
+            self._outbox.add()
 
     def _lapse(self, now: float) -> None:
         """Silence until the deadline counts as a transient nack."""
@@ -261,10 +242,18 @@ class Subscriber:
     def _find_lanes(self) -> None:
         self._lanes_changed = False
         self._check_lease()
-        self._registration = self._home.registration(self.name)
+        try:
+            self._registration = self._home.registration(self.name)
+        except UnknownSubscriber:
+            problem = Fenced(f"subscriber {self.name!r} was removed; subscribe again to start anew")
+            self._end(problem)
+            raise problem from None
         lanes = self._home.lanes(self._registration, self._lanes)
         with self._wake:
             self._lanes = lanes
+
+    def _all_lanes(self) -> Iterable[Lane]:
+        return self._lanes.values()
 
     def _check_lease(self) -> None:
         try:
@@ -317,15 +306,11 @@ class Subscriber:
             self._settle(delivery)
             delivery._lane.acked.append(delivery.offset)
             self._acked += 1
-            self._unwritten = unwritten = self._unwritten + 1
-        if unwritten == 1:
-            self._keeper.soon(self._flush_late, FLUSH_SECONDS)
-        elif unwritten < FLUSH_COUNT:
-            pass  # the first one has seen to it
-        elif unwritten < MAX_UNWRITTEN:
-            self._flush_late()
-        else:
+            unwritten = self._outbox.add()
+        if unwritten >= MAX_UNWRITTEN:
             self.flush()
+        elif unwritten >= FLUSH_COUNT:
+            self._outbox.flush_late()
 
     def nack(self, delivery: Delivery, reason: str, retry_in: float | None, *, transient: bool) -> None:
         if retry_in is not None and not retry_in >= 0:
@@ -344,7 +329,6 @@ class Subscriber:
             if lapsed:  # silence was taken for a nack already
                 return
             self._note_nack(delivery, Outcome.NACK if transient else Outcome.FAILED, reason, retry_in)
-        self._keeper.soon(self._flush_late, FLUSH_SECONDS)
         self.nudge()
 
     def _note_nack(self, delivery: Delivery, outcome: Outcome, reason: str, retry_in: float | None) -> None:
@@ -356,13 +340,16 @@ class Subscriber:
         lane.attempts[offset] = tries + 1, failures + (outcome is Outcome.FAILED)
         del lane.in_flight[offset]
         self._in_flight -= 1
-        due = self._clock.monotonic() + (self._pause(tries) if retry_in is None else retry_in)
-        lane.retrying[offset] = due
-        heapq.heappush(self._retries, (due, delivery.shard, offset))
-        self._retrying += 1
+        self._retry(lane, offset, self._clock.monotonic() + (self._pause(tries) if retry_in is None else retry_in))
         self._nacked += 1
         lane.noted.append(OutcomeRecord.of_offsets(self._registration.number, outcome, [offset], reason=reason))
-        self._unwritten += 1
+        self._outbox.add()
+
+    def _retry(self, lane: Lane, offset: int, due: float) -> None:
+        """Called with the mutex."""
+        lane.retrying[offset] = due
+        heapq.heappush(self._retries, (due, lane.shard.number, offset))
+        self._retrying += 1
 
     def _attempts(self, delivery: Delivery) -> tuple[int, int]:
         return self._tries(delivery._lane, delivery.offset)
@@ -395,7 +382,7 @@ class Subscriber:
             record = OutcomeRecord.of_offsets(number, Outcome.REJECTED, [delivery.offset], reason=reason)
             delivery._lane.noted.append(record)
             self._rejected += 1
-            self._unwritten += 1
+            self._outbox.add()
         self.flush(sync=True)
 
     def reject_rows(self, delivery: Delivery, slot: str, rows: Iterable[int], reason: str) -> None:
@@ -441,59 +428,12 @@ class Subscriber:
         if lane.attempts:
             lane.attempts.pop(offset, None)
 
-    # -- writing answers down -----------------------------------------------------------------------------------
+    # -- the rest -----------------------------------------------------------------------------------------------
 
     def flush(self, *, sync: bool = False) -> None:
         """Write down every answer given so far; with `sync`, durably. What cannot be written is kept for later."""
-        if not self._unwritten and not sync:
-            return
-        with self._writing:
-            with self._wake:
-                lanes = list(self._lanes.values())
-                taken = [(lane, lane.acked, lane.noted) for lane in lanes if lane.acked or lane.noted]
-                for lane, _, _ in taken:
-                    lane.acked, lane.noted = [], []
-                self._unwritten = 0
-            while taken:
-                try:
-                    self._write(*taken[0], sync=sync)
-                except HoldfastError as problem:  # fenced, for one
-                    self._end(problem)
-                    raise
-                except OSError as problem:
-                    with self._wake:
-                        for lane, acked, noted in taken:
-                            lane.acked, lane.noted = [*acked, *lane.acked], [*noted, *lane.noted]
-                            self._unwritten += len(acked) + len(noted)
-                    raise disk_error(problem, f"acks of {self.name}") from problem
-                taken.pop(0)
-            if sync:
-                self._sync(lanes)
-
-    def _sync(self, lanes: Iterable[Lane]) -> None:
-        """Also what was written before, by the keeper."""
-        try:
-            for lane in lanes:
-                lane.acks.refresh()
-                lane.acks.sync()
-        except OSError as problem:
-            raise disk_error(problem, f"acks of {self.name}") from problem
-
-    def _write(self, lane: Lane, acked: list[int], noted: Sequence[OutcomeRecord], *, sync: bool) -> None:
-        records = list(noted)
-        if acked:
-            records.append(OutcomeRecord.of_offsets(self._registration.number, Outcome.ACK, acked))
-        lane.acks.append(records, sync=sync, guard=self._lease.check, epoch=self._lease.epoch)
-        self._home.acks_written(lane.shard.number)
-
-    def _flush_late(self) -> None:
-        try:
-            self.flush()
-        except TryAgain as problem:
-            _log.warning("acks could not be written; tried again", subscriber=self.name, error=str(problem))
-            self._keeper.soon(self._flush_late, 1.0)
-        except HoldfastError as problem:
-            _log.warning("subscriber ended", subscriber=self.name, error=str(problem))
+        self._expect_open()
+        self._outbox.flush(sync=sync)
 
     def _end(self, problem: HoldfastError) -> None:
         with self._wake:
@@ -508,8 +448,6 @@ class Subscriber:
         if self._ended is not None:
             raise self._ended.with_traceback(None)
 
-    # -- the rest -----------------------------------------------------------------------------------------------
-
     def delivering(self, shard: int) -> list[int]:
         """The offsets of a shard that are in hand."""
         with self._wake:
@@ -520,14 +458,14 @@ class Subscriber:
         with self._wake:
             return SubscriberStatistics(
                 self._delivered, self._delivered_bytes, self._acked, self._nacked, self._rejected, self._retried,
-                self._missed, self._in_flight, self._retrying, self._unwritten,
+                self._missed, self._in_flight, self._retrying, self._outbox.unwritten,
             )  # fmt: skip
 
     def close(self) -> None:
         """Write down what was answered and let go of the lease; what is unanswered is delivered to the next holder."""
         if isinstance(self._ended, Closed):
             return
-        self._keeper.forget(self._flush_late)
+        self._outbox.close()
         try:
             if self._ended is None:
                 self.flush()
@@ -574,8 +512,12 @@ class Subscriber:
                 return
             delay = self._until_due()
             self._callbacks.append(wake)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(woken, delay)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken, delay)
+        finally:  # also when the wait is given up
+            with self._wake:
+                self._callbacks = [each for each in self._callbacks if each is not wake]
 
     def __repr__(self) -> str:
         return f"<Subscriber {self.name!r} of {self._home.name}>"

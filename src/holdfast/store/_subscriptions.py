@@ -29,7 +29,8 @@ from holdfast.store._lane import Lane, Readable
 from holdfast.store._lease import SUBSCRIBERS, Lease
 from holdfast.store._listener import Listener
 from holdfast.store._span import PlacedBundle
-from holdfast.store._subscriber import Subscriber, report_subscriber
+from holdfast.store._subscriber import Subscriber
+from holdfast.store._subscriber_report import report_subscriber
 from holdfast.store.layout import ACKS_LOCK, LOCK, TOPIC_CHECKPOINT, shard_folder
 from holdfast.store.registry import Registration, Registry
 from holdfast.store.reserved import TO
@@ -200,8 +201,8 @@ class Subscriptions:
         """The subscriber is no more: its holder is fenced, and nothing is kept for it. On record in the checkpoint."""
         with self._state.changing() as write:
             registration = self._state.registry.get(name)
-            write(self._state.registry.without(name, self._clock.now_ns(), why))
             _lease.forget(self._files, self._folder, name)
+            write(self._state.registry.without(name, self._clock.now_ns(), why))
         _log.warning("subscriber removed", topic=self.name, subscriber=name, why=why)
         metrics.SUBSCRIBERS_REMOVED.inc(self.name, kind)
         self._look_again()

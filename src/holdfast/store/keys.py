@@ -338,24 +338,23 @@ class KeyIndex:
             return self._table.lost(shard)
 
     def recovered(self, shard: int, end: int, lost: Iterable[Range], replayed: Iterable[ReplayedKey]) -> None:
-        """What a shard was found to hold when it was opened; durable on return, before its tail and its first append.
+        """What a shard was found to hold when it was opened: called before its tail is written and its first append.
 
-        The next offset will be `end`; nothing is at the offsets in `lost`; `replayed` are the keys in the WAL. They are
-        written again even if the log shows them: it may show what the medium never got.
+        The next offset will be `end`; nothing is at the offsets in `lost`; that is durable on return. `replayed` are the
+        keys in the WAL. They are written again even if the log shows them, for `before_seal` to sync: it may show what
+        the medium never got.
         """
         keys = list(replayed)
         if not keys and not self._log.exists():
             return
         self._files.make_folder(self._folder)
-        with self._turn:
-            with self._log.held():
-                for first, stop in lost:
-                    self._void(Void(Kind.LOST, shard, first, stop))
-                self._void(Void(Kind.RECOVERED, shard, end))
-                entries = [entry for each in keys if (entry := self._restored(each, shard)) is not None]
-                for start in range(0, len(entries), MAX_ENTRIES):
-                    self._log.write(entries[start : start + MAX_ENTRIES])
-            self._log.sync()
+        with self._turn, self._log.held():
+            for first, stop in lost:
+                self._void(Void(Kind.LOST, shard, first, stop))
+            self._void(Void(Kind.RECOVERED, shard, end))
+            entries = [entry for each in keys if (entry := self._restored(each, shard)) is not None]
+            for start in range(0, len(entries), MAX_ENTRIES):
+                self._log.write(entries[start : start + MAX_ENTRIES])
 
     def _void(self, void: Void) -> None:
         if self._table.lost(void.shard) or any(self._table.voided(void)):

@@ -1,0 +1,56 @@
+"""Crash a scripted life with subscribers at every point, in every way, and open what is left."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from crash.ack_life import Life, live
+from crash.ack_oracle import check
+from holdfast.testing import CrashMode, crash_states
+
+PARTS = 4
+DENSE = 8  # states for each prefix and each way to crash that leaves a choice
+STATES = 3_000
+
+
+@cache
+def lived() -> Life:
+    return live()
+
+
+def test_the_same_life_leaves_the_same_journal() -> None:
+    """Without background threads the script is the same each time, so that a state that fails can be found again."""
+    assert [str(each) for each in live().files.journal] == [str(each) for each in lived().files.journal]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_crash_forgets_skips_or_brings_anything_back(part: int) -> None:
+    """Whatever a crash leaves opens, and every law of outcomes, registration and deletion holds."""
+    checked = 0
+    modes = set()
+    for state in crash_states(
+        lived().files, modes=CrashMode, seed=part, per_prefix=2, stride=PARTS // 2, offset=part % 2
+    ):
+        if part // 2 == state.prefix // 2 % 2:
+            check(state)
+            checked += 1
+            modes.add(state.mode)
+    assert modes == set(CrashMode)
+    assert checked >= STATES // PARTS, f"only {checked}"
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_kill_then_a_power_cut(part: int) -> None:
+    """Who takes over from a killed process makes durable whatever it acts on: deletions, answers."""
+    for state in crash_states(lived().files, modes=[CrashMode.KILLED], stride=4, offset=2 * part):
+        check(state)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_no_crash_forgets_skips_or_brings_anything_back_in_many_more_states(part: int) -> None:
+    """The same for every prefix, several times as densely."""
+    for state in crash_states(lived().files, modes=CrashMode, per_prefix=DENSE, stride=8, offset=part):
+        check(state)
