@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: setup demo test test-long check format bench-append bench-read clean
+.PHONY: setup demo test test-long check format bench-append bench-read bench-acks clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,9 @@ bench-append: setup
 
 bench-read: setup
 	$(BIN)/python bench/read.py
+
+bench-acks: setup
+	$(BIN)/python bench/acks.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

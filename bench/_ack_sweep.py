@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import holdfast as hf
 from _ack_store import UNSEALED, ack_all, wait_until_deleted
 from _data import Pool, make_pool
-from _harness import Spread, Target, end_progress, per_round_ratios, progress, rotated
+from _harness import Spread, Target, end_progress, per_round_ratios, progress
 from _ours import TOPIC, confirm
 from _report import Row, Section
 
@@ -58,39 +57,36 @@ class Ground:
 
 
 def sweep_section(files: int, rounds: int, folder: Path) -> Section:
-    """Cycles by themselves, cycles with appends beside them, and as many appends without a cycle."""
+    """Cycles by themselves; and cycles with appends beside them, each in turn with as many appends and no cycle."""
     cycles: list[float] = []
     busy_cycles: list[float] = []
     beside: list[list[float]] = []
     alone: list[list[float]] = []
     with hf.Store.open(folder / "sweep", settings=UNSEALED) as store:
         ground = Ground(store)
-
-        def during() -> None:
-            times: list[float] = []
-            for _ in range(_SWEEPS):
-                ground.lay(files)
-                busy_cycles.append(_swept_beside(ground, times))
-            beside.append(times)
-
-        def without() -> None:
-            count = len(beside[-1]) if beside else _SWEEPS * _FEWEST
-            alone.append([ground.append(number) for number in range(count)])
-
-        def cycle() -> None:
-            ground.lay(files)
-            start = time.perf_counter()
-            ground.release()
-            ground.wait()
-            cycles.append(time.perf_counter() - start)
-
-        sides: list[Callable[[], None]] = [cycle, during, without]
         for number in range(rounds):
             progress(f"deletion: round {number + 1} of {rounds}")
-            for side in rotated(sides, number):
-                side()
+            ground.lay(files)
+            cycles.append(_swept(ground))
+            with_it: list[float] = []
+            without: list[float] = []
+            for _ in range(_SWEEPS):
+                ground.lay(files)
+                without += [ground.append(each) for each in range(len(with_it) - len(without))]
+                busy_cycles.append(_swept_beside(ground, with_it))
+            without += [ground.append(each) for each in range(len(with_it) - len(without))]
+            beside.append(with_it)
+            alone.append(without)
     end_progress()
     return _section(files, rounds, cycles, busy_cycles, beside, alone)
+
+
+def _swept(ground: Ground) -> float:
+    """Seconds of a cycle, from when the last subscriber lets go."""
+    start = time.perf_counter()
+    ground.release()
+    ground.wait()
+    return time.perf_counter() - start
 
 
 def _swept_beside(ground: Ground, times: list[float]) -> float:

@@ -15,6 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast import metrics
 from holdfast.metrics import METRICS, Counter, Gauge, Histogram, Metric, Reporter, Sample
 
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process count too: begin with nothing, and leave what was there."""
+    monkeypatch.setattr(metrics, "_reporters", [])
+    for metric in METRICS.values():
+        begun = {} if metric.labels or not isinstance(metric, Counter) else {(): 0}
+        monkeypatch.setattr(metric, "_values", begun)
+
+
 COUNTERS = {
     "holdfast_append_bundles_total": ("topic",),
     "holdfast_append_bytes_total": ("topic",),

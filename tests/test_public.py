@@ -21,7 +21,19 @@ PACKAGES = [
 
 def test_all_of_holdfast() -> None:
     """`holdfast` exports exactly these names."""
-    assert holdfast.__all__ == ["Durability", "Receipt", "RecordBundle", "Store", "StoreSettings", "Topic", "errors"]
+    assert holdfast.__all__ == [
+        "Batch",
+        "BatchStatus",
+        "Delivery",
+        "Durability",
+        "Receipt",
+        "RecordBundle",
+        "Store",
+        "StoreSettings",
+        "Subscriber",
+        "Topic",
+        "errors",
+    ]
 
 
 def test_nothing_public_is_left_out() -> None:

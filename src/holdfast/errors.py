@@ -9,7 +9,7 @@ HoldfastError
 │   ├── UnknownTopic           no topic of that name in this store
 │   ├── UnknownSlot            no slot of that name in this topic
 │   ├── UnknownSubscriber      no subscriber of that name on this topic
-│   └── AlreadySettled         a delivery that was answered before, or whose deadline has passed
+│   └── AlreadySettled         a delivery that was answered before
 ├── TryAgain                   nothing is wrong with the input: the same call may succeed later
 │   ├── Backpressure           a bound is reached; carries `retry_after` in seconds
 │   │   └── DiskFull           the disk has no room
@@ -79,7 +79,7 @@ class UnknownSubscriber(InputError):
 
 
 class AlreadySettled(InputError):
-    """The delivery has its answer already: from a caller, or from its deadline."""
+    """The delivery has its answer already."""
 
 
 class TryAgain(HoldfastError):

@@ -333,9 +333,11 @@ RETENTION_FILES_DELETED: Final = Counter("holdfast_retention_files_deleted_total
 RETENTION_BYTES_RECLAIMED: Final = Counter(
     "holdfast_retention_bytes_reclaimed_total", "Bytes of deleted files.", "topic"
 )
-RETENTION_ERRORS: Final = Counter("holdfast_retention_errors_total", "Sweeps that failed.", "topic")
+RETENTION_ERRORS: Final = Counter(
+    "holdfast_retention_errors_total", "Deletions that failed; each is tried again.", "topic"
+)
 RETENTION_LAST_RUN: Final = Gauge(
-    "holdfast_retention_last_run_timestamp", "When the last sweep ended, in Unix seconds.", "topic", merge=max
+    "holdfast_retention_last_run_timestamp", "When the last sweep began, in Unix seconds.", "topic", merge=max
 )
 TOTAL_DISK_USAGE: Final = Gauge("holdfast_total_disk_usage_bytes", "Bytes of all files of the topic.", "topic")
 SHARD_BYTES: Final = Gauge("holdfast_shard_bytes", "Bytes of all files of the shard.", "topic", "shard")

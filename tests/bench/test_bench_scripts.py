@@ -16,6 +16,18 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
     [
         ("append.py", ["append", "append", "one caller, one at a time", "one caller, one at a time"]),
         ("read.py", ["read", "read", "anonymous resident memory", "recovery", "anonymous resident memory"]),
+        (
+            "acks.py",
+            [
+                "single acks",
+                "price of an ack",
+                "replay",
+                "subscriber's own cost",
+                "subscriber's own cost",
+                "deletion",
+                "from receipt to delivery",
+            ],
+        ),
     ],
 )
 def test_the_short_form_runs_and_leaves_nothing(tmp_path, script, titles):

@@ -23,14 +23,18 @@ def test_help_lists_the_commands(run: Run) -> None:
     for arguments in (("--help",), ()):
         done = run(*arguments)
         assert done.returncode == 0
-        for command in ("topics", "inspect", "fsck", "demo"):
+        for command in ("topics", "inspect", "fsck", "subscribers", "dead-letters", "demo"):
             assert command in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["frob"], 'holdfast: unknown command "frob". Available commands: topics, inspect, fsck, demo; ' + HINT),
+        (
+            ["frob"],
+            'holdfast: unknown command "frob". Available commands: topics, inspect, fsck, subscribers, dead-letters, '
+            "demo; " + HINT,
+        ),
         (["topics", "--frob"], "holdfast: unknown option: --frob; " + HINT),
         (["topics"], 'holdfast: command "topics" parameter PATH requires an argument; ' + HINT),
         (
@@ -60,7 +64,7 @@ def test_something_that_is_not_a_store(run: Run, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr == (
         f"holdfast: {tmp_path} is not Holdfast's: expected a store, topic or shard folder, "
-        "or a segment, WAL, tail or checkpoint file\n"
+        "or a segment, WAL, tail, checkpoint, ack, lease, key or claim file\n"
     )
 
 

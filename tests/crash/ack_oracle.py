@@ -188,7 +188,8 @@ def _check_outcomes(facts: Facts, look: Look, held: Collection[int] | None = Non
             )
             excused = nothing and found is Outcome.ACK
             assert found in given or dropped or excused, (
-                f"{name} has {found.name} for offset {offset} (watermark {progress.watermark}); given: {given or 'nothing'}"
+                f"{name} has {found.name} for offset {offset}, below or above its watermark {progress.watermark}; "
+                f"it was given {given or 'nothing'}"
             )
 
 

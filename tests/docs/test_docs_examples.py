@@ -72,16 +72,6 @@ def outcomes() -> tuple[SimulatedFiles, SimulatedFiles]:
     return acks_store()
 
 
-@pytest.fixture(scope="module")
-def shown_bytes(
-    example: tuple[SimulatedFiles, bytes], outcomes: tuple[SimulatedFiles, SimulatedFiles]
-) -> dict[str, bytes]:
-    """What the hex blocks of each label must show."""
-    files = example[0]
-    data = {label: records(files, path) if path == WAL else files.read(path) for label, path in HEX_FILES.items()}
-    return {**data, "acks": outcomes[0].read(ACKS), "keys": keys_store().read(KEYS), "claim": encode_claim(CLAIM)}
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_python_blocks_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The python blocks of a document run one after the other, in an empty folder; `batch` is theirs to use."""
@@ -104,9 +94,22 @@ def test_links_lead_somewhere(document: str) -> None:
 
 
 @pytest.mark.parametrize("label", HEX_LABELS)
-def test_hex_examples_are_the_real_bytes(label: str, shown_bytes: dict[str, bytes]) -> None:
+def test_hex_examples_are_the_real_bytes(
+    label: str, example: tuple[SimulatedFiles, bytes], outcomes: tuple[SimulatedFiles, SimulatedFiles]
+) -> None:
     """The hex blocks of a file show it from its first byte to its last, gaps included."""
-    data, position = shown_bytes[label], 0
+    match label:
+        case "wal":
+            data = records(example[0], WAL)
+        case "acks":
+            data = outcomes[0].read(ACKS)
+        case "keys":
+            data = keys_store().read(KEYS)
+        case "claim":
+            data = encode_claim(CLAIM)
+        case _:
+            data = example[0].read(HEX_FILES[label])
+    position = 0
     for found in blocks(FORMATS, "hex", label):
         for line in found.text.splitlines():
             if gap := _GAP_LINE.fullmatch(line):

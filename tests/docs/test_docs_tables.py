@@ -15,16 +15,28 @@ from pydantic.fields import FieldInfo
 
 from docs.documents import ROOT, code_in, table, text_of
 from holdfast import errors
+from holdfast.acks import MAX_ANSWERS, MAX_NOTED, ROTATE_BYTES, BatchStatus, Outcome
+from holdfast.acks.format import MAX_BODY_BYTES, MAX_TEXT_BYTES
+from holdfast.acks.records import MAX_ID_LENGTH
 from holdfast.bundle import MAX_ATTRIBUTE_BYTES
 from holdfast.config import BufferSettings, StoreSettings
 from holdfast.config.settings import MAX_BUNDLE_BYTES
 from holdfast.durability import Durability
+from holdfast.files._watch import POLL_SECONDS
+from holdfast.metrics import METRICS
 from holdfast.names import MAX_NAME_LENGTH
+from holdfast.retention._request import REQUEST_SECONDS
 from holdfast.slots import MAX_SLOTS
 from holdfast.store._committer import RELAXED_SYNC_SECONDS
+from holdfast.store._finalizers import MAX_BATCHES
+from holdfast.store._key_format import MAX_KEY_BYTES
+from holdfast.store._outbox import FLUSH_COUNT, FLUSH_SECONDS
 from holdfast.store._sealer import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from holdfast.store._shard import MAX_UNSEALED_SEGMENTS
+from holdfast.store._sweeper import GRANTS
+from holdfast.store.dead_letters import MAX_REASON_LENGTH
 from holdfast.store.layout import MAX_SHARDS
+from holdfast.store.registry import KEPT_REMOVALS
 from holdfast.wal._log import MAX_SPARES
 from holdfast.wal._repair import KEPT_COPIES
 
@@ -106,6 +118,13 @@ def _log_calls() -> set[tuple[str, str]]:
                     func=ast.Attribute(value=ast.Name(id="_log"), attr=level), args=[ast.Constant(value=str(line)), *_]
                 ):
                     found.add((level, line))
+                case ast.Call(func=ast.Attribute(attr="_later"), args=[ast.Constant(value=str(line)), *_]):
+                    found.add(("warning", line))
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="get_logger")), attr="exception"),
+                    args=[ast.Constant(value=str(line)), *_],
+                ):
+                    found.add(("error", line))
     return found
 
 
@@ -114,6 +133,27 @@ def test_every_log_line_is_listed() -> None:
     rows = table(OPERATING, "level | line")
     assert len(rows) == len(_log_calls())
     assert {(row[0], code_in(row[1])[0]) for row in rows} == _log_calls()
+
+
+def test_every_metric_is_listed_with_its_labels() -> None:
+    """The table has each metric, no others, in the order of their definition, with its labels."""
+    rows = table(OPERATING, "metric | labels")
+    listed = [(code_in(row[0])[0], tuple(code_in(row[1]))) for row in rows]
+    assert listed == [(metric.name, metric.labels) for metric in METRICS.values()]
+    assert all(len(row) == 4 and all(row) for row in rows)
+
+
+def test_statuses_are_listed_from_best_to_worst() -> None:
+    """The table of statuses has each one, in the order in which the worst is found."""
+    rows = table("docs/concepts.md", "status, from best to worst")
+    assert [code_in(row[0])[0] for row in rows] == list(BatchStatus)
+
+
+def test_outcomes_are_listed_with_their_numbers() -> None:
+    """The table of outcomes has each one as it stands in the ack log, and says which are final."""
+    rows = table("docs/formats.md", "outcome |")
+    listed = [(int(number), code_in(name)[0], final == "yes") for number, name, final in rows]
+    assert listed == [(outcome.value, outcome.name.lower(), outcome.is_final) for outcome in Outcome]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +167,20 @@ def test_every_log_line_is_listed() -> None:
         ("guarantees", "are synced within 0.1 s", RELAXED_SYNC_SECONDS == 0.1),
         ("guarantees", "after 0.2 s up\n  to every 30 s", (FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS) == (0.2, 30.0)),
         ("guarantees", "until three full segments wait", MAX_UNSEALED_SEGMENTS == 3),
+        ("guarantees", "within about 5 ms, with 512 others", (FLUSH_SECONDS, FLUSH_COUNT) == (0.005, 512)),
+        ("guarantees", "| an idempotency key | 1 to 256 bytes |", MAX_KEY_BYTES == 256),
+        ("guarantees", "| 1 to 128 characters each |", MAX_ID_LENGTH == 128),
+        ("guarantees", "| 10,000 of a topic in a process;", MAX_BATCHES == 10_000),
+        ("guarantees", "The last 10,000 answers of a shard", MAX_ANSWERS == 10_000),
+        ("guarantees", "of 100,000 unfinished offsets", MAX_NOTED == 100_000),
+        ("guarantees", "1,024 bytes in the ack log, 1,024 char", (MAX_TEXT_BYTES, MAX_REASON_LENGTH) == (1024, 1024)),
+        ("guarantees", "looking every 5 ms", POLL_SECONDS == 0.005),
+        ("concepts", "in steps of two segments", GRANTS == 2),
+        ("formats", "more than 8 MB would have to be replayed", ROTATE_BYTES == 8_000_000),
+        ("formats", "at most 1 MiB; the body", MAX_BODY_BYTES == 1 << 20),
+        ("formats", "`removals` are the last 100", KEPT_REMOVALS == 100),
+        ("formats", "after 5 s it\nhas expired", REQUEST_SECONDS == 5.0),
+        ("operating", "the last 100 removals", KEPT_REMOVALS == 100),
         ("operating", "up to two WAL files per shard", MAX_SPARES == 2),
         ("operating", "at most 8 copies", KEPT_COPIES == 8),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import RecordBundle, Store
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles
+from operate.acked_store import acked_store
 from operate.crashed_store import BUNDLES, SEALED_ENDS, SETTINGS, STORE, TOPIC, bundle
 
 
@@ -29,6 +30,17 @@ def _image() -> SimulatedFiles:
 def files(_image: SimulatedFiles) -> SimulatedFiles:
     """The store's disk, a copy for each test."""
     return _image.kill()
+
+
+@pytest.fixture(scope="session")
+def _acked_image() -> SimulatedFiles:
+    return acked_store()
+
+
+@pytest.fixture
+def acked(_acked_image: SimulatedFiles) -> SimulatedFiles:
+    """The disk of the store with subscribers, a copy for each test."""
+    return _acked_image.kill()
 
 
 @pytest.fixture

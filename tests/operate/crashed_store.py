@@ -48,3 +48,12 @@ def wal_paths(files: SimulatedFiles) -> list[Path]:
 def segment_paths(files: SimulatedFiles) -> list[Path]:
     """The segments, oldest first."""
     return [SHARD / "segments" / name for name in files.list(SHARD / "segments")]
+
+
+def all_files(files: SimulatedFiles, folder: Path) -> dict[Path, bytes]:
+    """Every file below a folder, with its content."""
+    found: dict[Path, bytes] = {}
+    for name in files.list(folder):
+        path = folder / name
+        found |= all_files(files, path) if files.is_folder(path) else {path: files.read(path)}
+    return found

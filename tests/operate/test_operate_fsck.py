@@ -12,11 +12,13 @@ from holdfast import Store
 from holdfast.encoded import EncodedBundle, encode_slot, payload_kind
 from holdfast.errors import NotAStore
 from holdfast.operate import Kind, Severity, fsck, recognise
+from holdfast.retention._claim import Claim, encode_claim
 from holdfast.schema import fingerprint
 from holdfast.segment import SegmentReader, write_segment
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.testing import SequenceIds, SimulatedFiles, flip_bit
 from holdfast.wal import scan_file
+from operate.acked_store import key_file, put
 from operate.crashed_store import BUNDLES, SHARD, STORE, TOPIC, bundle, segment_paths, wal_paths
 
 SMALL = [
@@ -24,6 +26,7 @@ SMALL = [
     STORE / "prod/logs/topic.checkpoint",
     SHARD / "shard.checkpoint",
     SHARD / "tail",
+    SHARD / "acks/0000000000000000.acks",
 ]
 
 
@@ -85,7 +88,7 @@ def undetected(files: SimulatedFiles, path: Path, bits: range, checked: Path = S
     return missed
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_a_flipped_bit_is_found(files: SimulatedFiles, number: int) -> None:
     """One inverted bit anywhere, in any kind of file, is seen."""
     path = checked_files(files)[number]
@@ -93,7 +96,7 @@ def test_a_flipped_bit_is_found(files: SimulatedFiles, number: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_every_flipped_bit_is_found(files: SimulatedFiles, number: int) -> None:
     """Each single bit is under a checksum; of WAL files, which only the whole shard can judge, every seventh."""
     path = checked_files(files)[number]
@@ -103,7 +106,7 @@ def test_every_flipped_bit_is_found(files: SimulatedFiles, number: int) -> None:
 
 def test_the_store_has_as_many_files_as_the_sweeps_expect(files: SimulatedFiles) -> None:
     """The sweeps above leave no file out."""
-    assert len(checked_files(files)) == 10
+    assert len(checked_files(files)) == 11
 
 
 def test_damage_in_the_last_acknowledged_frame_is_no_torn_tail(files: SimulatedFiles) -> None:
@@ -265,9 +268,12 @@ def test_wal_and_segment_that_disagree_are_damage(files: SimulatedFiles) -> None
 @pytest.mark.parametrize("kind", list(Kind))
 def test_what_a_path_is_comes_from_its_content(files: SimulatedFiles, kind: Kind) -> None:
     """A copy under any name is recognised and checked."""
+    put(files, Path("/keys"), key_file([b"a key"]))
+    put(files, SHARD / "budget.claim", encode_claim(Claim(100, 20, 3)))
     paths = {
         Kind.STORE: STORE, Kind.TOPIC: STORE / "prod/logs", Kind.SHARD: SHARD, Kind.SEGMENT: segment_paths(files)[0],
         Kind.WAL: wal_paths(files)[0], Kind.TAIL: SHARD / "tail", Kind.CHECKPOINT: STORE / "store.checkpoint",
+        Kind.ACKS: SHARD / "acks/0000000000000000.acks", Kind.KEYS: Path("/keys"), Kind.CLAIM: SHARD / "budget.claim",
     }  # fmt: skip
     path = paths[kind]
     if not kind.is_folder:

@@ -20,7 +20,7 @@ from holdfast.segment import SegmentReader
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles, crash_states, flip_bit
 from holdfast.wal import FileHeader, Tail, TailFile, WalScan, scan_file
 from holdfast.wal._encode import bundle_bytes
-from operate.crashed_store import BUNDLES, SHARD, STORE, TOPIC, bundle, same, segment_paths, wal_paths
+from operate.crashed_store import BUNDLES, SHARD, STORE, TOPIC, all_files, bundle, same, segment_paths, wal_paths
 
 Reopen = Callable[[SimulatedFiles], dict[int, RecordBundle]]
 
@@ -190,14 +190,6 @@ def test_every_changed_file_is_kept(files: SimulatedFiles, case: str) -> None:
     for path, content in before.items():
         if path.name not in {"LOCK", "topic.lock"} and after.get(path) != content:
             assert content in copies, path
-
-
-def all_files(files: SimulatedFiles, folder: Path) -> dict[Path, bytes]:
-    found: dict[Path, bytes] = {}
-    for name in files.list(folder):
-        path = folder / name
-        found |= all_files(files, path) if files.is_folder(path) else {path: files.read(path)}
-    return found
 
 
 def test_stray_bundles_are_kept_readable(files: SimulatedFiles) -> None:

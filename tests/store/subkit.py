@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,7 +32,7 @@ DEAD = TOPIC + ".dead"
 WAIT = 60.0  # for what must happen; nothing takes this long
 
 
-# -- a store ------------------------------------------------------------------------------------------------------------
+# -- a store -----------------------------------------------------------------------------------------------------------
 
 
 def simulated(
@@ -58,7 +58,7 @@ def put(topic: hf.Topic, *numbers: int, width: int = 0, **options: Any) -> list[
     return [receipt.offset for receipt in receipts]
 
 
-# -- deliveries ---------------------------------------------------------------------------------------------------------
+# -- deliveries --------------------------------------------------------------------------------------------------------
 
 
 def numbers(deliveries: Iterable[Delivery]) -> list[int]:
@@ -93,7 +93,7 @@ def watermark(topic: hf.Topic, name: str, shard: int = 0) -> int:
     return topic.subscribers()[name].shards[shard].watermark
 
 
-# -- threads ------------------------------------------------------------------------------------------------------------
+# -- threads -----------------------------------------------------------------------------------------------------------
 
 
 class Background(Generic[T]):
@@ -125,7 +125,7 @@ class Background(Generic[T]):
 
 
 class CountingClock:
-    """The machine's clock, which counts how often it is asked: whoever waits asks now and then, whoever spins does not."""
+    """The machine's clock, which counts how often it is asked: rarely by who waits, all the time by who spins."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -139,13 +139,13 @@ class CountingClock:
         return self._clock.monotonic()
 
 
-# -- other processes ----------------------------------------------------------------------------------------------------
+# -- other processes ---------------------------------------------------------------------------------------------------
 
 
 class Child:
     """Another process with one store open at a time. `call` sends it one order and returns its answer."""
 
-    _idle: list[Child] = []  # they start slowly, so a test takes over the child of the one before
+    _idle: ClassVar[list[Child]] = []  # they start slowly, so a test takes over the child of the one before
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

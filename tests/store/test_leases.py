@@ -87,8 +87,8 @@ def test_closing_the_store_lets_go() -> None:
         assert unfinished(other.topic(TOPIC), "lake") == [1]
 
 
-@pytest.mark.parametrize("call", ["take", "ack", "nack", "reject", "reject_rows", "flush"])
-def test_takeover_fences_the_first_holder(call: str) -> None:
+@pytest.mark.parametrize("name", ["take", "ack", "nack", "reject", "reject_rows", "flush"])
+def test_takeover_fences_the_first_holder(name: str) -> None:
     """From the takeover on every call of the first holder raises `Fenced`, which names the one who took over."""
     files = SimulatedFiles()
     with simulated(files) as one, simulated(files, seed=2) as two:
@@ -97,19 +97,25 @@ def test_takeover_fences_the_first_holder(call: str) -> None:
         held, answered, _ = first.take(3, timeout=0)
         answered.ack()
         with two.topic(TOPIC).subscribe("lake", takeover=True) as second:
-            calls = {
-                "take": lambda: now(first),
-                "ack": lambda: (held.ack(), first.flush()),
-                "nack": lambda: (held.nack("why"), first.flush()),
-                "reject": lambda: held.reject("why"),
-                "reject_rows": lambda: held.reject_rows("logs", [0], "why"),
-                "flush": first.flush,
-            }
+
+            def call(name: str) -> None:
+                if name == "take":
+                    now(first)
+                elif name == "reject_rows":
+                    held.reject_rows("logs", [0], "why")
+                elif name == "reject":
+                    held.reject("why")
+                elif name == "ack":
+                    held.ack()
+                elif name == "nack":
+                    held.nack("why")
+                first.flush()
+
             with pytest.raises(Fenced, match=rf"subscriber 'lake' was taken over by process {os.getpid()} on "):
-                calls[call]()
+                call(name)
             for again in ("take", "ack", "nack", "flush"):
                 with pytest.raises((Fenced, hf.errors.AlreadySettled)):
-                    calls[again]()
+                    call(again)
             assert numbers(now(second)) == [0, 1, 2], "something of the first holder was written after the takeover"
             assert DEAD not in two.topics(), "a fenced holder put something into the dead letters"
             first.close()
@@ -145,7 +151,7 @@ def test_waiting_take_of_the_first_holder_ends() -> None:
 
 
 def test_takeover_waits_for_a_write_that_passed_its_check() -> None:
-    """An ack that was checked before the takeover and is being written counts for the second holder, or is not written."""
+    """An ack that passed its check before the takeover, and is just being written, counts for the second holder."""
     files = SimulatedFiles()
     with simulated(files) as one, simulated(files, seed=2) as two:
         put(one.topic(TOPIC), 0, 1)
@@ -189,7 +195,7 @@ def test_chain_of_takeovers() -> None:
 
 
 def test_removal_fences_the_holder() -> None:
-    """The holder of a subscriber that is removed is told so; a new one of the same name begins anew, and is not fenced."""
+    """The holder of a removed subscriber is told so; a new one of the same name begins anew, and is not fenced."""
     with simulated() as store:
         topic = store.topic(TOPIC)
         put(topic, 0, 1)
@@ -289,11 +295,13 @@ def test_takeover_from_another_process(tmp_path: Path) -> None:
         assert child.call("take", "lake") == [0, 1]
         child.send("take", "lake", timeout=None)
         with topic.subscribe("lake", takeover=True) as sub:
-            with pytest.raises(ChildError, match=rf"^Fenced: subscriber 'lake' was taken over by process {os.getpid()} "):
+            with pytest.raises(
+                ChildError, match=rf"^Fenced: subscriber 'lake' was taken over by process {os.getpid()} "
+            ):
                 child.answer()
-            with pytest.raises(ChildError, match="^Fenced: "):
+            with pytest.raises(ChildError, match=r"^Fenced: "):
                 child.call("ack", 0)
-            with pytest.raises(ChildError, match="^Fenced: "):
+            with pytest.raises(ChildError, match=r"^Fenced: "):
                 child.call("reject", 1, "why")
             assert ack_all(now(sub)) == [0, 1]
         assert store.topics() == [TOPIC]

@@ -14,7 +14,6 @@ from holdfast.errors import Closed, Fenced, InvalidName, InvalidPosition, Invali
 from holdfast.testing import FakeClock, SimulatedFiles, crash
 from store.storekit import SEGMENTS, TOPIC, until
 from store.subkit import (
-    WAIT,
     Background,
     Child,
     ChildError,
@@ -35,7 +34,7 @@ def two_shards(files: SimulatedFiles) -> tuple[hf.Store, hf.Store]:
     return one, two
 
 
-# -- start --------------------------------------------------------------------------------------------------------------
+# -- start -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_registration_survives_a_power_cut_at_once() -> None:
         assert unfinished(topic, "lake") == [1]
 
 
-# -- bad input ----------------------------------------------------------------------------------------------------------
+# -- bad input ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a\\b", "a b", "x" * 129, "end.", "x.lock", "nul", 7])
@@ -209,7 +208,7 @@ def test_settings_of_the_topic_are_the_defaults() -> None:
 
 
 def test_kept_options_stay_until_given_anew() -> None:
-    """`on_full`, `expire_after` and `authoritative` belong to the registration: a later call without them leaves them."""
+    """`on_full`, `expire_after` and `authoritative` are the registration's: a later call without them leaves them."""
     files = SimulatedFiles()
 
     def kept(store: hf.Store) -> tuple[Any, ...]:
@@ -230,7 +229,7 @@ def test_kept_options_stay_until_given_anew() -> None:
         assert kept(store) == ("block", None, False)
 
 
-# -- pause, resume, remove ----------------------------------------------------------------------------------------------
+# -- pause, resume, remove ---------------------------------------------------------------------------------------------
 
 
 def test_pause_and_resume() -> None:
@@ -329,16 +328,16 @@ def test_removal_ends_a_waiting_take() -> None:
             waiting.result()
 
 
-# -- expiry -------------------------------------------------------------------------------------------------------------
+# -- expiry ------------------------------------------------------------------------------------------------------------
 
 
-def poke(topic: hf.Topic) -> None:
+def poke(topic: hf.Topic) -> bool:
     """The background thread waits in real time: have it look at a clock that was moved by hand."""
-    topic.find_batch("nobody", "asks", "this")
+    return topic.find_batch("nobody", "asks", "this") is None
 
 
 def eventually(topic: hf.Topic, condition: Callable[[], object]) -> None:
-    until(lambda: (poke(topic), condition())[1])
+    until(lambda: poke(topic) and condition())
 
 
 def test_subscriber_that_nobody_holds_expires() -> None:
@@ -378,7 +377,7 @@ def test_coming_back_begins_the_expiry_anew() -> None:
         assert set(topic.subscribers()) == {"lake"}
 
 
-# -- from other processes -----------------------------------------------------------------------------------------------
+# -- from other processes ----------------------------------------------------------------------------------------------
 
 
 def test_lifecycle_from_another_process(tmp_path: Path) -> None:
@@ -414,7 +413,7 @@ def test_a_child_holds_what_this_process_governs(tmp_path: Path) -> None:
         assert child.answer() == [1]
         child.send("take", "lake", timeout=None)
         topic.remove("lake")
-        with pytest.raises(ChildError, match="^Fenced: subscriber 'lake' was removed"):
+        with pytest.raises(ChildError, match=r"^Fenced: subscriber 'lake' was removed"):
             child.answer()
 
 

@@ -28,7 +28,7 @@ from store.subkit import (
 ONE_SECOND: dict[str, Any] = {"retry_initial": 1, "retry_max": 1}
 
 
-# -- nack ---------------------------------------------------------------------------------------------------------------
+# -- nack --------------------------------------------------------------------------------------------------------------
 
 
 def test_nack_with_a_pause_of_its_own() -> None:
@@ -164,7 +164,7 @@ def test_nack_wakes_a_waiting_take() -> None:
             assert numbers(waiting.result()) == [0]
 
 
-# -- attempts -----------------------------------------------------------------------------------------------------------
+# -- attempts ----------------------------------------------------------------------------------------------------------
 
 
 def test_transient_failures_never_use_up_attempts() -> None:
@@ -211,7 +211,7 @@ def test_permanent_failures_end_in_the_dead_letters_once() -> None:
 
 
 def test_attempts_survive_a_restart() -> None:
-    """Failures and tries are counted on by the next holder, so that a bundle cannot outlive its attempts by restarts."""
+    """Failures and tries are counted on by the next holder: a bundle cannot outlive its attempts by restarts."""
     files = SimulatedFiles()
     for life in range(1, 4):
         with simulated(files, seed=life) as store:
@@ -241,7 +241,7 @@ def test_attempts_survive_a_power_cut_once_written() -> None:
         assert now(sub)[0].attempt == 2
 
 
-# -- deadline -----------------------------------------------------------------------------------------------------------
+# -- deadline ----------------------------------------------------------------------------------------------------------
 
 
 def test_silence_until_the_deadline_counts_as_a_transient_nack() -> None:
@@ -314,7 +314,7 @@ def test_late_ack_is_final_and_stops_the_retry() -> None:
 
 
 def test_late_ack_while_the_bundle_is_in_hand_again() -> None:
-    """The first delivery is acked late: whatever the second holder of the bundle answers, it does not come a third time."""
+    """The first delivery is acked late: whatever the second one is answered with, there is no third."""
     clock = FakeClock()
     with simulated(clock=clock) as store:
         topic = store.topic(TOPIC)
@@ -370,7 +370,7 @@ def test_late_reject_is_final() -> None:
             assert len(list(store.topic(DEAD).bundles())) == 1
 
 
-# -- answering twice, or too late ---------------------------------------------------------------------------------------
+# -- answering twice, or too late --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["ack", "nack", "reject"])
@@ -440,7 +440,7 @@ def test_delivery_as_a_context_manager_nacks_with_the_error() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_being_told_to_stop_is_not_the_bundles_fault(kind: type[BaseException]) -> None:
-    """An interrupt in the middle of a block costs the bundle no attempt: it must not end in the dead letters for that."""
+    """An interrupt in the middle of a block costs the bundle no attempt, so that it never ends in the dead letters."""
     with simulated() as store:
         topic = store.topic(TOPIC)
         put(topic, 0)
@@ -469,7 +469,7 @@ def test_reason_may_be_any_text() -> None:
         assert len(list(store.topic(DEAD).bundles())) == 2
 
 
-# -- written, synced, and a disk that fails -----------------------------------------------------------------------------
+# -- written, synced, and a disk that fails ----------------------------------------------------------------------------
 
 
 def test_acks_are_written_down_by_themselves() -> None:

@@ -107,10 +107,6 @@ def test_async_for_waits_without_blocking_the_loop(store: hf.Store) -> None:
         assert asyncio.run(main()) == [0, 1, 2, 3]
 
 
-
-
-
-
 def test_several_async_subscribers_in_one_event_loop(store: hf.Store) -> None:
     """Many subscribers wait in one loop, and each gets everything; another thread appends."""
     count = 8

@@ -1,4 +1,4 @@
-"""What a subscriber is given: everything durable, once, in order, from wherever it lies, and no more than it can hold."""
+"""What a subscriber is given: everything durable, once, in order, wherever it lies, and no more than it can hold."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_late_answer_makes_room_among_the_retries() -> None:
 
 @pytest.mark.parametrize("why", ["window", "paused"])
 def test_take_does_not_spin_on_a_retry_that_it_cannot_deliver(why: str) -> None:
-    """A retry that is due while the window is full, or the subscriber paused, is waited for without looking all the time."""
+    """A retry that is due while the window is full, or the subscriber paused, is waited for without a busy loop."""
     clock = CountingClock()
     with simulated(clock=clock) as store:
         topic = store.topic(TOPIC)
@@ -347,7 +347,12 @@ def test_flush_waits_for_a_write_that_is_under_way() -> None:
             with Gate(files, "append", ".acks") as gate:
                 held.ack()
                 assert gate.reached.wait(WAIT)
-                written = Background(lambda: (sub.flush(), files.kill())[1])
+
+                def flush() -> SimulatedFiles:
+                    sub.flush()
+                    return files.kill()
+
+                written = Background(flush)
                 until(lambda: sub.statistics().unwritten == 0)
                 gate.open()
                 found = written.result()

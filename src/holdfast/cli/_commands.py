@@ -65,7 +65,7 @@ def fsck(path: Path, /, *, repair: bool = False, output: Output = "text") -> int
 
 
 def demo(*, folder: Path | None = None, rounds: int = 5, seconds: float = 15.0, output: Output = "text") -> int:
-    """Append, kill -9, recover, compare: nothing acknowledged may be lost, nothing invented.
+    """Append, deliver, kill -9, recover, compare: all that was acknowledged is delivered, and nothing else.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def demo(*, folder: Path | None = None, rounds: int = 5, seconds: float = 15.0, 
         )
     document = {
         "acknowledged": figures.acknowledged,
-        "found": figures.found,
+        "delivered": figures.delivered,
+        "delivered_again": figures.again,
         "lost": figures.lost,
         "invented": figures.invented,
         "kills": figures.kills,
@@ -99,6 +100,7 @@ def demo(*, folder: Path | None = None, rounds: int = 5, seconds: float = 15.0, 
 
 def _demo_line(document: dict[str, Any]) -> list[RenderableType]:
     return [
-        f"acknowledged {document['acknowledged']}, found {document['found']} of them, lost {document['lost']}, "
+        f"acknowledged {document['acknowledged']}, delivered {document['delivered']} of them "
+        f"({document['delivered_again']} came again after a kill), lost {document['lost']}, "
         f"invented {document['invented']}, kills {document['kills']}"
     ]

@@ -13,6 +13,7 @@ from holdfast.cli._tables import facts, table
 
 Document = Mapping[str, Any]
 
+MOST_RANGES: Final = 8  # of a record of outcomes, in one cell
 _SEGMENT: Final = ["segment_seq", "shard_id", "first_offset", "end_offset", "rows", "bytes", "manifest"]
 _STREAMS: Final = ["id", "slot", "fingerprint", "rows", "chunks", "bytes", "absent", "event_time"]
 _COLUMNS: Final = ["name", "type", "nulls", "min", "max"]
@@ -151,7 +152,15 @@ def _acks(document: Document) -> Iterator[RenderableType]:
     yield from _damage(document["damage"], "what it recorded is delivered again")
     if document["subscribers"]:
         yield from _listed("bundles by subscriber's number and outcome", _OUTCOMES, document["subscribers"])
-    yield from _listed("records", _ACK_RECORDS, document["records"])
+    records = [{**each, "ranges": _ranges(each["ranges"])} for each in document["records"]]
+    yield from _listed("records", _ACK_RECORDS, records)
+
+
+def _ranges(ranges: Sequence[Sequence[int]]) -> str:
+    """Both ends included; the first few of many."""
+    shown = [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in ranges[:MOST_RANGES]]
+    more = len(ranges) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _keys(document: Document) -> Iterator[RenderableType]:

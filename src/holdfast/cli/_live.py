@@ -26,6 +26,9 @@ def showing(table: Callable[[DemoFigures], RenderableType]) -> Iterator[Callable
         nonlocal last
         if figures.doing != last:
             last = figures.doing
-            say(f"{figures.doing}; acknowledged {figures.acknowledged}, found {figures.found}, lost {figures.lost}")
+            say(
+                f"{figures.doing}; acknowledged {figures.acknowledged}, delivered {figures.delivered}, "
+                f"lost {figures.lost}"
+            )
 
     yield line

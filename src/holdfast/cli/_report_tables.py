@@ -78,6 +78,6 @@ def demo_table(figures: DemoFigures) -> Table:
     made = Table(box=None, show_header=False, title=figures.doing, title_justify="left")
     made.add_column(style="dim")
     made.add_column(justify="right")
-    for name in ("acknowledged", "found", "lost", "invented", "kills"):
+    for name in ("acknowledged", "delivered", "again", "waiting", "lost", "invented", "kills"):
         made.add_row(name, f"{getattr(figures, name):,}")
     return made

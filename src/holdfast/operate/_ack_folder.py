@@ -57,6 +57,8 @@ def look_at_ack_folder(files: Files, shard: Path, work: Work) -> AckFolder:
     except NewerVersion as problem:
         found.newer = problem
         return found
+    if numbers:
+        damage = (*damage, *_at_the_end(files, folder / file_name(numbers[-1]), found))
     for each in damage:
         (found.remnants if _is_remnant(files, each) else found.damage).append(each)
     found.ends = {number: each.unfinished(0, _FAR)[-1][0] for number, each in log.state.progress.items()}
@@ -64,7 +66,6 @@ def look_at_ack_folder(files: Files, shard: Path, work: Work) -> AckFolder:
         with contextlib.suppress(FileNotFoundError):  # rotated away, or not there yet
             work.did(path.name, files.size(path))
     if numbers:
-        _look_at_end(files, folder / file_name(numbers[-1]), found)
         marks = [name for name in files.list(folder) if name.endswith(DISTRUSTED_SUFFIX)]
         found.distrusted = [folder / name for name in marks]
     return found
@@ -83,11 +84,18 @@ def _shard_id_inside(files: Files, paths: list[Path]) -> bytes | None:
     return None
 
 
-def _look_at_end(files: Files, path: Path, found: AckFolder) -> None:
+def _at_the_end(files: Files, path: Path, found: AckFolder) -> list[Damage]:
+    """What is wrong with the last record: a reader of the log waits for it to become whole, and says nothing."""
     with contextlib.suppress(FileNotFoundError):
         look = look_at_acks(files.read(path), path)
         if look.torn is not None:
             found.torn = path, look.torn
+        return [
+            Damage(str(path), at, size, "a record that is not whole")
+            for at, size, _ in look.damage
+            if at >= FILE_HEADER_BYTES and at + size == look.size
+        ]
+    return []
 
 
 def _is_remnant(files: Files, damage: Damage) -> bool:

@@ -1,17 +1,21 @@
-"""Append, kill, recover, compare: the recipe of `holdfast demo`, over the public interface.
+"""Append, deliver, kill, recover, compare: the recipe of `holdfast demo`, over the public interface.
 
-A writer process appends bundles and says on its output which ids it is about to append and which are acknowledged. It
-is killed with SIGKILL at a random moment; the store is opened again, and what is there is compared with what was said.
+A process appends bundles, takes some of them as the subscriber `reader` and acks them. On its output it says which ids
+it is about to append, which are acknowledged (stored for good), and which were delivered, before it acks them. It is
+killed with SIGKILL at a random moment. The store is opened again: what was acknowledged has been delivered, or is still
+there. What everyone has finished is deleted meanwhile. At the end the rest is delivered, and then every acknowledged
+id must have been delivered at least once, and nothing that was never appended.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -22,12 +26,15 @@ from holdfast.bundle import RecordBundle
 from holdfast.clock import Clock, Deadline, Ids
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
+from holdfast.store._delivery import Delivery
 
 TOPIC: Final = "demo/events"
+SUBSCRIBER: Final = "reader"
 SETTINGS: Final[dict[str, Any]] = {  # small, so that kills also hit sealing and the change of WAL files
     "buffer": {"segment": {"target_size": 500_000, "max_open_duration": 0.5}, "wal": {"file_size": 500_000}}
 }
 IN_FLIGHT: Final = 16
+TAKEN: Final = 12  # of them are delivered before the next are appended, so that some always wait
 ROWS: Final = 20
 SHORTEST_SECONDS: Final = 0.2  # of a writer's life after its first acknowledgement
 _FIRST_OVERHEAD_SECONDS: Final = 1.5  # of a round besides the writer's life; later ones go by the one before
@@ -42,14 +49,16 @@ class DemoFigures:
     kills: int = 0
     appended: int = 0  # ids that a writer said it would append
     acknowledged: int = 0
-    found: int = 0  # of the acknowledged ones
-    lost: int = 0
-    invented: int = 0  # in the store but never appended, or not as they were appended, or out of order
+    delivered: int = 0  # of the acknowledged ones
+    again: int = 0  # deliveries of ids that had been delivered before: a kill came before their ack was written
+    waiting: int = 0  # acknowledged, not delivered yet, and in the store
+    lost: int = 0  # acknowledged, neither delivered nor in the store
+    invented: int = 0  # delivered or stored but never appended, or not as they were appended, or out of order
     doing: str = ""
 
     @property
     def passed(self) -> bool:
-        return self.lost == 0 and self.invented == 0 and self.kills == self.rounds
+        return not (self.lost or self.invented or self.waiting) and self.kills == self.rounds
 
 
 def demo_bundle(number: int) -> RecordBundle:
@@ -62,34 +71,65 @@ def demo_bundle(number: int) -> RecordBundle:
 
 
 def write_demo(folder: Path, first: int, output: TextIO) -> None:
-    """Append until killed. `+ n` goes out before the ids below n are appended, `= n` when id n is acknowledged."""
+    """Append and deliver until killed.
+
+    `+ n` goes out before the ids below n are appended, `= n` when id n is acknowledged, `> n` when it was delivered as
+    it was appended, and `! n` when it was not.
+    """
     with Store.open(folder, settings=SETTINGS) as store:
         topic = store.topic(TOPIC)
         number = first
-        while True:
-            output.write(f"+ {number + IN_FLIGHT}\n")
-            output.flush()
-            receipts = [topic.append(demo_bundle(each)) for each in range(number, number + IN_FLIGHT)]
-            for each, receipt in enumerate(receipts, number):
-                receipt.wait()
-                output.write(f"= {each}\n")
-            output.flush()
-            number += IN_FLIGHT
+        with topic.subscribe(SUBSCRIBER, "earliest") as subscriber:
+            while True:
+                output.write(f"+ {number + IN_FLIGHT}\n")
+                output.flush()
+                receipts = [topic.append(demo_bundle(each)) for each in range(number, number + IN_FLIGHT)]
+                for each, receipt in enumerate(receipts, number):
+                    receipt.wait()
+                    output.write(f"= {each}\n")
+                number += IN_FLIGHT
+                _deliver(subscriber.take(TAKEN, timeout=0.0), output)
+
+
+def _deliver(deliveries: Sequence[Delivery], output: TextIO) -> None:
+    """Say what came, then ack it: in this order, so that a kill in between has it delivered again."""
+    for delivery in deliveries:
+        number = delivery.bundle.attributes["id"]
+        output.write(f"{'>' if delivery.bundle == demo_bundle(number) else '!'} {number}\n")
+    output.flush()
+    for delivery in deliveries:
+        delivery.ack()
 
 
 @dataclass(slots=True)
 class _Said:
     """What writers said so far."""
 
-    acknowledged: list[int] = field(default_factory=list)
+    acknowledged: set[int] = field(default_factory=set)
+    delivered: set[int] = field(default_factory=set)
+    again: int = 0
+    spoiled: int = 0  # delivered, and not as they were appended
     appended: int = 0
 
     def hear(self, line: bytes) -> None:
-        mark, number = line.split()
-        if mark == b"=":
-            self.acknowledged.append(int(number))
-        else:
-            self.appended = int(number)
+        mark, text = line.split()
+        number = int(text)
+        match mark:
+            case b"+":
+                self.appended = number
+            case b"=":
+                self.acknowledged.add(number)
+            case b">" if number < self.appended:
+                self.again += number in self.delivered
+                self.delivered.add(number)
+            case _:
+                self.spoiled += 1
+
+    def told(self, figures: DemoFigures) -> DemoFigures:
+        return replace(
+            figures, appended=self.appended, acknowledged=len(self.acknowledged),
+            delivered=len(self.acknowledged & self.delivered), again=self.again,
+        )  # fmt: skip
 
 
 def run_demo(
@@ -103,21 +143,20 @@ def run_demo(
         left = whole.remaining() or 0.0
         share = int.from_bytes(ids.random_bytes(4), "little") / 2**32
         life = SHORTEST_SECONDS + share * max(0.0, left / (rounds - number) - overhead - SHORTEST_SECONDS)
-        figures = replace(figures, doing=f"round {number + 1}: a writer appends")
+        figures = replace(figures, doing=f"round {number + 1}: a writer appends, a subscriber acks")
         for _ in _write_and_kill(folder, said, life, clock):
-            figures = replace(figures, appended=said.appended, acknowledged=len(said.acknowledged))
+            figures = said.told(figures)
             show(figures)
-        figures = replace(
-            figures, kills=number + 1, appended=said.appended, acknowledged=len(said.acknowledged),
-            doing=f"round {number + 1}: killed after {life:.1f} s; opening the store again",
-        )  # fmt: skip
+        doing = f"round {number + 1}: killed after {life:.1f} s; opening the store again"
+        figures = replace(said.told(figures), kills=number + 1, doing=doing)
         show(figures)
-        found, lost, invented = _compare(folder, said)
-        figures = replace(
-            figures, found=found, lost=lost, invented=invented, doing=f"round {number + 1}: recovered and compared"
-        )
+        figures = replace(_compare(folder, said, figures), doing=f"round {number + 1}: recovered and compared")
         show(figures)
         overhead = left - (whole.remaining() or 0.0) - life
+    show(replace(figures, doing="delivering what is left"))
+    _deliver_rest(folder, said)
+    figures = replace(_compare(folder, said, said.told(figures)), doing="everything is delivered")
+    show(figures)
     return figures
 
 
@@ -160,18 +199,33 @@ def _listen(said: _Said, heard: bytes) -> bytes:
     return rest
 
 
-def _compare(folder: Path, said: _Said) -> tuple[int, int, int]:
-    """How many acknowledged bundles are there, how many are not, and how many are there that should not be."""
+def _compare(folder: Path, said: _Said, figures: DemoFigures) -> DemoFigures:
+    """What was acknowledged has been delivered, or is in the store; and nothing else is."""
     present: set[int] = set()
-    invented = 0
+    invented = said.spoiled
     last = -1
     with Store.open(folder, settings=SETTINGS) as store:
-        for bundle in store.topic(TOPIC).bundles():
+        topic = store.topic(TOPIC)
+        waits = topic.subscribers()[SUBSCRIBER].lag_bundles > 0
+        for bundle in topic.bundles():
             number = bundle.attributes.get("id")
             if not isinstance(number, int) or not last < number < said.appended or bundle != demo_bundle(number):
                 invented += 1
                 continue
             present.add(number)
             last = number
-    found = sum(number in present for number in said.acknowledged)
-    return found, len(said.acknowledged) - found, invented
+    missing = said.acknowledged - said.delivered
+    waiting = len(missing & present) if waits else 0
+    return replace(figures, waiting=waiting, lost=len(missing) - waiting, invented=invented)
+
+
+def _deliver_rest(folder: Path, said: _Said) -> None:
+    """Be the subscriber, in place of the one that was killed, until nothing is left."""
+    heard = io.StringIO()
+    with Store.open(folder, settings=SETTINGS) as store:
+        topic = store.topic(TOPIC)
+        with topic.subscribe(SUBSCRIBER) as subscriber:
+            while deliveries := subscriber.take(1_000, timeout=0.0):
+                _deliver(deliveries, heard)
+    for line in heard.getvalue().encode().splitlines():
+        said.hear(line)

@@ -128,15 +128,8 @@ def export_letters(
         undo.callback(lambda: _take_back(files, made))
         count = 0
         if letters.dead is not None:
-            writer = (
-                _Lines(open_target(target))
-                if target.suffix == ".jsonl"
-                else _Tables(
-                    letters.dead,
-                    lambda slot: open_target(target.with_suffix(f".{slot}{target.suffix}")),
-                    target.suffix,
-                )
-            )
+            writer = _writer(letters.dead, target, open_target)
+            undo.callback(lambda: _abandon(writer))
             for found in chosen:
                 writer.add(found)
                 count += 1
@@ -146,6 +139,18 @@ def export_letters(
         undo.pop_all()
     written = [{"path": str(each.path), "rows": each.rows, "bytes": each.size} for each in made]
     return {"path": str(Path(path)), "topic": topic, "letters": count, "written": written}
+
+
+def _writer(dead: Topic, target: Path, open_target: Callable[[Path], _Target]) -> _Lines | _Tables:
+    if target.suffix == ".jsonl":
+        return _Lines(open_target(target))
+    return _Tables(dead, lambda slot: open_target(target.with_suffix(f".{slot}{target.suffix}")), target.suffix)
+
+
+def _abandon(writer: _Lines | _Tables) -> None:
+    """While its files are open still: a writer that is left open writes its last bytes when it is collected."""
+    with suppress(OSError, pa.ArrowException):  # the error that led here is the one to tell
+        writer.close()
 
 
 def _take_back(files: Files, made: Sequence[_Target]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.clock import Clock, Ids
-from holdfast.config import BufferSettings
+from holdfast.config import BufferSettings, IdempotencySettings
 from holdfast.encoded import EncodedBundle
 from holdfast.files import Files
 from holdfast.operate._aside import Aside
@@ -19,6 +19,7 @@ from holdfast.operate._ranges import Range, shown
 from holdfast.operate._salvage import salvage
 from holdfast.operate._survey import ShardSurvey
 from holdfast.segment import segment_name, write_segment
+from holdfast.store.keys import KeyIndex, NoShards
 from holdfast.store.layout import SHARD_CHECKPOINT, TAIL
 from holdfast.store.recovery import recover
 from holdfast.store.shard_checkpoint import ShardCheckpoint
@@ -66,7 +67,10 @@ def repair_shard(
         if path not in written:
             aside.remove(path)
     _renew_tail(files, found, mend)
-    state = recover(files, folder, BufferSettings(), clock, ids)
+    # Its bounds are not the topic's: so it must not be the repair that forgets a key.
+    keys = KeyIndex(files, folder.parent, clock, IdempotencySettings(window=1e9, max_keys=10**9), NoShards())
+    with keys.opening():
+        state = recover(files, folder, BufferSettings(), clock, ids, keys)
     state.log.finish_file()
     state.tail.close()
     aside.did(f"opened {folder} once: it goes on at offset {state.next_offset}")

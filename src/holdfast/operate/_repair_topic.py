@@ -36,7 +36,8 @@ def repair_topic(files: Files, folder: Path, surveys: Sequence[ShardSurvey], asi
     unknown = sorted(set(used) - set(known.names.values()))
     if state is not None and not unknown:
         return state.registry
-    aside.copy(folder / TOPIC_CHECKPOINT)
+    for name in (TOPIC_CHECKPOINT, TOPIC_CHECKPOINT + TEMPORARY_SUFFIX):
+        aside.copy(folder / name)
     table, guessed = _completed(known, unknown, surveys)
     schemas = {**{slot: widest(list(each.values())) for slot, each in used.items()}, **merged}
     schemas = {slot: schema for slot, schema in schemas.items() if slot in table.names.values()}

@@ -1,11 +1,15 @@
-"""Topics and shards: append, seal, recover, read by offset.
+"""Topics and shards: append, seal, recover, read by offset, deliver, delete.
 
 _store.py             Store: a folder of topics
-_topic.py             Topic: append to the shard that this process owns, read all shards
-topic_state.py        topic.checkpoint: slot table and merged schemas, under the topic's lock
+_topic.py             Topic: append to the shard that this process owns, read all shards, subscribe
+topic_state.py        topic.checkpoint: slot table, merged schemas, subscribers; under the topic's lock
+_ownership.py         which shard this process writes
 _encoder.py           a caller's bundle to bytes
-_shard.py             Shard: one writer; seal, read, truncate
-shard_checkpoint.py   shard.checkpoint: identity, what was trimmed, what was lost
+reserved.py           attributes that only Holdfast itself gives
+_disk_error.py        what a caller is told when the system refuses
+
+_shard.py             Shard: one writer; seal, read, delete
+shard_checkpoint.py   shard.checkpoint: identity, what was trimmed, deleted, lost
 _committer.py         group commit
 _receipt.py           Receipt, and the group whose fate it shares
 _open_segment.py      bundles on their way into a segment, and who plans which
@@ -14,12 +18,35 @@ recovery.py           opening a shard after whatever happened to it
 _follower.py          a shard as other processes see it
 segments.py           segment files: listing, open readers
 _span.py              a run of bundles in one place
+
+keys.py               idempotent append; _key_format.py, _key_log.py, _key_table.py, _key_receipt.py
+
+_subscriptions.py     the subscribers of a topic: register, pause, remove; what this process delivers
+registry.py           who is subscribed; part of topic.checkpoint
+_lease.py             one holder at a time
+_subscriber.py        Subscriber: deliver in order, answers in any order, retries, deadlines
+_lane.py              what a subscriber does in one shard
+_delivery.py          Delivery: one attempt
+_outbox.py            answers on their way into the ack logs
+dead_letters.py       what was rejected
+_views.py             how far each subscriber is
+
+_batch.py             Batch: what a source waits for
+_finalizers.py        who answers it
+_sweeper.py           retention of one shard
+_upkeep.py            what follows from outcomes and from time passing
+_keeper.py            the thread for that
+_listener.py          the thread that hears of other processes
+_report.py            what the metrics are told; _subscriber_report.py
 layout.py             the names in a store's folder
 """
 
+from holdfast.store._batch import Batch
+from holdfast.store._delivery import Delivery
 from holdfast.store._receipt import Receipt
 from holdfast.store._shard import ShardStatistics
 from holdfast.store._store import Store
+from holdfast.store._subscriber import Subscriber
 from holdfast.store._topic import Topic
 
-__all__ = ["Receipt", "ShardStatistics", "Store", "Topic"]
+__all__ = ["Batch", "Delivery", "Receipt", "ShardStatistics", "Store", "Subscriber", "Topic"]

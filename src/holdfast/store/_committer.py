@@ -134,6 +134,11 @@ class Committer:
                 self._start()
         return Receipt(offset, self._shard, level, group, self)
 
+    def wait_for_room(self, slots: tuple[EncodedSlot, ...], timeout: float) -> None:
+        """Block until a bundle of these slots may enter; raises as `append` does after `timeout` seconds."""
+        with self._mutex:
+            self._wait_for_room(sum(slot.data.size for slot in slots), timeout)
+
     def _set_due(self, level: Durability) -> None:
         if level >= Durability.FSYNC and not self._settings.flush_interval:
             self._write_due = self._sync_due = 0.0

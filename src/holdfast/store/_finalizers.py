@@ -21,7 +21,7 @@ import structlog
 
 from holdfast.acks import AckLog, AnswerRecord, BatchId, BatchRecord, BatchStatus, Outcome
 from holdfast.durability import Durability
-from holdfast.errors import Backpressure
+from holdfast.errors import Backpressure, InputError
 from holdfast.store._batch import Answerer, Batch
 from holdfast.store._receipt import Receipt
 from holdfast.store._subscriptions import progress_of
@@ -120,20 +120,22 @@ class Finalizers:
                 for batch in self._closing.values()
                 if all(receipt.durability >= Durability.FSYNC for receipt in batch.receipts)
             ]
-        records = []
         for batch in ready:
             places = _places(batch.receipts)
-            if set(places) <= {own}:
-                records.append(BatchRecord(batch.id, places.get(own, [])))
-        if records:
-            log.append(records)
-            log.refresh()
-        with self._mutex:
-            for batch in ready:
+            mixed = not set(places) <= {own}
+            try:
+                if not mixed:
+                    log.append([BatchRecord(batch.id, places.get(own, []))])
+            except InputError as problem:  # too many scattered offsets for a record
+                _log.warning("batch cannot be written down", topic=self._topic, batch=batch.id, error=str(problem))
+                self._tell(batch.id, BatchStatus.ERRORED)
+                continue
+            with self._mutex:
                 self._closing.pop(batch.id, None)
-                places = _places(batch.receipts)
-                if not set(places) <= {own}:
+                if mixed:
                     self._mixed[batch.id] = places
+        if ready:
+            log.refresh()
 
     def _answer(self, own: int, logs: Mapping[int, AckLog], *, mixed: bool) -> None:
         deciding = self._registry().deciding

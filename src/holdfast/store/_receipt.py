@@ -85,6 +85,10 @@ class Receipt:
         """It was not stored durably, and never will be."""
         return self._group.failure is not None and self._group.reached < Durability.FSYNC
 
+    def at(self, level: Durability) -> Receipt:
+        """A receipt of the same bundle that resolves at `level`."""
+        return Receipt(self.offset, self.shard, level, self._group, self._leader)
+
     def wait(self, timeout: float | None = None) -> Durability:
         """Block until the level asked for is reached, and return the level reached.
 

@@ -26,6 +26,7 @@ from holdfast.store._committer import CommitStatistics, Committer
 from holdfast.store._open_segment import OpenSegment, Planner
 from holdfast.store._receipt import Receipt
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
+from holdfast.store.keys import KeyIndex
 from holdfast.store.segments import SegmentName, SegmentReaders, facts_of
 from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.store.topic_state import TopicState
@@ -88,11 +89,13 @@ class Shard:
         *,
         name: str,
         sealer: SealQueue,
+        keys: KeyIndex,
     ) -> None:
         self.number, self.folder, self.name = number, folder, name
         self._lock, self.settings, self._files, self._clock = lock, settings, files, clock
         self._topic = topic
         self._sealer = sealer
+        self._keys = keys
         self._tail, self._wal = state.tail, state.log
         self._readers = SegmentReaders(files, folder / "segments")
 
@@ -152,6 +155,10 @@ class Shard:
             self.settings.append_timeout if timeout is None else timeout,
         )
 
+    def wait_for_room(self, slots: tuple[EncodedSlot, ...], timeout: float | None) -> None:
+        """Block until `append` would not; raises `Backpressure` after the timeout."""
+        self._committer.wait_for_room(slots, self.settings.append_timeout if timeout is None else timeout)
+
     def flush(self) -> None:
         """Write and sync all that was appended; failures go to the receipts."""
         self._committer.flush()
@@ -189,6 +196,7 @@ class Shard:
             self._checkpoint = self._checkpoint.with_lost([(first, end)])
             self._checkpoint_dirty = True
             self._complete()
+        self._keys.lose(self.number, first, end)
 
     def _complete(self) -> None:
         """Nothing more goes into the open segment. Called with the view."""
@@ -207,6 +215,8 @@ class Shard:
             self._complete()
 
     def _write_tail(self) -> None:
+        if not self._keys.settled():
+            return  # others would take a bundle that was lost for one that is there
         try:
             with self._tail_lock:
                 self._tail.write(self._durable, self._sealed, self._topic.schema_count)
@@ -288,6 +298,7 @@ class Shard:
                         raise OSError(errno.EBUSY, "WAL files could not be deleted")
                 return False
             try:
+                self._keys.before_seal()
                 facts = self._write_segment(segment)
             except Exception as problem:
                 self._seal_problem = problem
@@ -443,6 +454,7 @@ class Shard:
                     if self._open is not None and self._open.end <= before:
                         self._roll()
                     checkpoint = self._numbered(replace(self._checkpoint, trimmed=before).without(()))
+                self._keys.before_seal()
                 checkpoint.write(self._files, self.folder)
                 with self._view:
                     self._checkpoint, self._checkpoint_dirty = checkpoint, False
@@ -490,6 +502,7 @@ class Shard:
                 return []
             with self._committer.commit_lock, self._view:
                 checkpoint = self._numbered(self._checkpoint.without(ranges))
+            self._keys.before_seal()
             checkpoint.write(self._files, self.folder)
             with self._view:
                 # An append that failed meanwhile added to what is lost.

@@ -21,8 +21,9 @@ from holdfast.names import validate_topic
 from holdfast.retention import SegmentFacts
 from holdfast.store._keeper import Keeper
 from holdfast.store._listener import Listener
+from holdfast.store._ownership import holds_shards
 from holdfast.store._sealer import Sealer
-from holdfast.store._topic import Topic, holds_shards
+from holdfast.store._topic import Topic
 from holdfast.store.dead_letters import DEAD_SUFFIX
 from holdfast.store.layout import MAX_SHARDS, STORE_CHECKPOINT, STORE_LOCK, TOPIC_CHECKPOINT, shard_number
 from holdfast.store.topic_state import TopicState

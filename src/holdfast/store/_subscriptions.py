@@ -28,6 +28,7 @@ from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane, Readable
 from holdfast.store._lease import SUBSCRIBERS, Lease
 from holdfast.store._listener import Listener
+from holdfast.store._ownership import list_shards
 from holdfast.store._span import PlacedBundle
 from holdfast.store._subscriber import Subscriber
 from holdfast.store._subscriber_report import report_subscriber
@@ -155,8 +156,7 @@ class Subscriptions:
             for shard in shards:
                 folder = shard_folder(self._folder, shard.number)
                 AckLog.create(self._files, folder, ShardCheckpoint.read(self._files, folder).shard_id)
-                lock = self._files.lock(folder / ACKS_LOCK, note="", shared=True, wait=True)
-                locks.callback(lock.release)
+                locks.enter_context(self._topic.acks(shard.number).exclusive())
             starts = self._starts(start, shards)
             self._excuse(registry.next_number, shards)
             registration = Registration(name, registry.next_number, self._clock.now_ns(), starts, **asked)
@@ -171,7 +171,7 @@ class Subscriptions:
             deleted = ShardCheckpoint.read(self._files, folder).deleted
             if deleted:
                 record = OutcomeRecord.of_ranges(number, Outcome.ACK, deleted)
-                self._topic.acks(shard.number).append([record])
+                self._topic.acks(shard.number).append([record], sync=True)
 
     def _starts(self, start: Start, shards: Sequence[Readable]) -> dict[int, int]:
         trimmed = {
@@ -309,6 +309,7 @@ class Subscriptions:
                     self._watch(self._folder / name)  # until it is whole
                     self._watch(lock)
         names += self._files.list(self._folder / SUBSCRIBERS)  # a lease that is taken over has another file here
+        names += map(str, list_shards(self._files, self._folder))  # a folder may be there before it is a shard
         known = self._files.read(self._folder / TOPIC_CHECKPOINT) + "/".join(names).encode()
         if known != self._known:
             self._known = known

@@ -22,8 +22,8 @@ from holdfast.errors import (
     ReadOnly,
     ShardTaken,
 )
-from holdfast.files import Files, Lock, LockHeld
-from holdfast.metrics import DEAD_LETTERS, Reporter
+from holdfast.files import Files
+from holdfast.metrics import DEAD_LETTERS, REPEATED_APPENDS, Reporter
 from holdfast.retention import Meter, Neighbours, SegmentFacts, ShardUsage
 from holdfast.store._batch import Batch
 from holdfast.store._delivery import Delivery, Rows
@@ -33,6 +33,7 @@ from holdfast.store._finalizers import Finalizers
 from holdfast.store._follower import ShardFollower
 from holdfast.store._keeper import Keeper
 from holdfast.store._listener import Listener
+from holdfast.store._ownership import Ownership, list_shards
 from holdfast.store._receipt import Receipt
 from holdfast.store._report import report_sweeper, report_topic
 from holdfast.store._sealer import Sealer
@@ -44,26 +45,15 @@ from holdfast.store._sweeper import Sweeper
 from holdfast.store._upkeep import UPKEEP_SECONDS, Upkeep
 from holdfast.store._views import SubscriberView, views
 from holdfast.store.dead_letters import DEAD_SUFFIX, DeadLetter
-from holdfast.store.layout import ACKS, CLAIMS_LOCK, LOCK, MAX_SHARDS, shard_folder, shard_number
-from holdfast.store.recovery import create_shard, is_shard, lock_shard, recover
+from holdfast.store.keys import encode_key
+from holdfast.store.layout import ACKS, shard_folder
 from holdfast.store.registry import Registration
-from holdfast.store.reserved import TO, refuse_reserved
+from holdfast.store.reserved import KEY, TO, refuse_reserved
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import Progress
 
 Position = int | Mapping[int, int] | None
-
-
-def list_shards(files: Files, topic: Path) -> list[int]:
-    """The numbers of the shards in a topic's folder; one that was never finished being made does not count."""
-    numbers = [number for name in files.list(topic) if (number := shard_number(name)) is not None]
-    return sorted(number for number in numbers if is_shard(files, shard_folder(topic, number)))
-
-
-def holds_shards(files: Files, topic: Path) -> bool:
-    """Is there anything in this folder that only a topic has?"""
-    return files.is_folder(topic) and any(shard_number(name) is not None for name in files.list(topic))
 
 
 class Topic:
@@ -94,7 +84,11 @@ class Topic:
         self._folder, self._state = folder, state
         self._files, self._clock, self._ids = files, clock, ids
         self._sealer = sealer  # None: read-only
-        self._note, self._wanted, self._progress = note, shard, progress
+        self._ownership = Ownership(
+            name, folder, state, settings, self._highest_outcome,
+            files=files, clock=clock, ids=ids, sealer=sealer, note=note, wanted=shard, progress=progress,
+        )  # fmt: skip
+        self._keys = self._ownership.keys
         self._encoder = Encoder(state)
         self._claim_lock = threading.Lock()
         self._own: Shard | None = None
@@ -109,6 +103,7 @@ class Topic:
         )  # fmt: skip
         self._keeper, self._listener = keeper, listener
         self._finalizers = Finalizers(name, self, state.current)
+        self._answers_heard: list[Path] = []  # the ack logs that are watched for answers
         self.sweeper: Sweeper | None = None  # of the shard that this process owns
         self._sweep_reporter: Reporter | None = None
         self._upkeep = Upkeep(self, settings, keeper, clock, self._finalizers, self._subscriptions)
@@ -125,18 +120,20 @@ class Topic:
         timeout: float | None = None,
         attributes: Mapping[str, Any] | None = None,
         batches: Sequence[Batch] = (),
+        idempotency_key: str | bytes | None = None,
     ) -> Receipt:
         """Store a bundle. The receipt resolves when it is as durable as asked for (default: the topic's setting).
 
         `timeout` bounds how long this call waits for room; then it raises `Backpressure`. `batches` are those of a
-        source, or of several, that this bundle belongs to.
+        source, or of several, that this bundle belongs to. With an `idempotency_key` that was used before on this
+        topic, within `idempotency.window`, nothing is stored, and the receipt is that of the first append.
         """
         record = RecordBundle.of(bundle, attributes)
         if record.attributes:
             refuse_reserved(record.attributes)
         for batch in batches:
             batch.expect_open(self)
-        receipt = self._append(record, durability, timeout)
+        receipt = self._append(record, durability, timeout, key=idempotency_key)
         for batch in batches:
             batch.include(receipt)
         return receipt
@@ -146,6 +143,8 @@ class Topic:
         record: RecordBundle,
         durability: Durability | str | None,
         timeout: float | None,
+        *,
+        key: str | bytes | None = None,
         limit: int = MAX_ATTRIBUTE_BYTES,
     ) -> Receipt:
         level = None if durability is None else level_of(durability)
@@ -154,7 +153,25 @@ class Topic:
             slots = self._encoder.encode(record.slots)
         except OSError as problem:  # a new slot or schema could not be written down
             raise disk_error(problem, self.name) from problem
-        return own.append(slots, encode_attributes(record.attributes, limit), record.event_time, level, timeout)
+        if key is None:
+            return own.append(slots, encode_attributes(record.attributes, limit), record.event_time, level, timeout)
+        encoded = encode_key(key)
+        attributes = encode_attributes({**record.attributes, KEY: encoded}, limit + len(encoded) + len(KEY))
+        wanted = self.settings.durability if level is None else level
+        try:
+            receipt, repeated = self._keys.append(
+                encoded,
+                own.number,
+                lambda: own.append(slots, attributes, record.event_time, level, 0.0),
+                wait_for_room=lambda: own.wait_for_room(slots, timeout),
+                level=wanted,
+            )
+        except OSError as problem:
+            raise disk_error(problem, self.name) from problem
+        if repeated:
+            REPEATED_APPENDS.inc(self.name)
+        # A repeat may ask for more than the first append did.
+        return receipt.at(wanted) if repeated and receipt.level < wanted else receipt
 
     def flush(self) -> None:
         """Make everything durable that this process appended, whatever its level; failures go to the receipts."""
@@ -212,8 +229,20 @@ class Topic:
         for log in logs:
             log.refresh()
         found = self._finalizers.find(BatchId(source, run, batch), logs)
+        if found is not None and found.status is None:
+            self._hear_answers()
         self._upkeep.soon()
         return found
+
+    def _hear_answers(self) -> None:
+        """Another process may answer for its own shards: hear of it."""
+        with self._claim_lock:
+            if not self._answers_heard:
+                self._answers_heard = [shard.folder / ACKS for shard in self.shards() if shard.number != self.own_shard]
+                if self._answers_heard:
+                    self._listener.add(self._heard)
+                for path in self._answers_heard:
+                    self._listener.watch(path)
 
     def batch_closed(self, batch: Batch) -> None:
         """For `Batch`: it can be answered from now on."""
@@ -380,46 +409,14 @@ class Topic:
 
     def is_orphan(self, shard: int) -> bool:
         """Does nobody hold this shard right now? False also while somebody else is finding out."""
-        lock = self._try(shard)
-        if lock is not None:
-            lock.release()
-        return lock is not None
-
-    def _try(self, shard: int) -> Lock | None:
-        """The lock of a shard that nobody holds."""
-        try:
-            claims = self._claims(wait=False)
-        except LockHeld:
-            return None
-        try:
-            return self._files.lock(shard_folder(self._folder, shard) / LOCK, note="")
-        except LockHeld:
-            return None
-        finally:
-            claims.release()
+        return self._ownership.is_free(shard)
 
     def adopt(self, shard: int, wanted_bytes: int) -> int:
-        """Hold a shard that nobody holds for as long as it takes to delete there what may go; how many bytes it were.
-
-        What is in its WAL is sealed on the way. Whoever wants to claim a shard meanwhile waits.
-        """
+        """Hold a shard that nobody holds while deleting there what may go; how many bytes it were."""
         if shard == self.own_shard or (not wanted_bytes and not self._finished_segments(shard)):
             return 0
-        try:
-            claims = self._claims(wait=False)
-        except LockHeld:
-            return 0
-        try:
-            lock = lock_shard(self._files, shard_folder(self._folder, shard), note=self._note)
-            opened = self._open(shard, lock)
-            try:
-                return self._sweep_adopted(opened, wanted_bytes)
-            finally:
-                self._let_go(opened)
-        except ShardTaken:
-            return 0
-        finally:
-            claims.release()
+        with self._ownership.adopting(shard) as adopted:
+            return 0 if adopted is None else self._sweep_adopted(adopted, wanted_bytes)
 
     def _sweep_adopted(self, shard: Shard, wanted_bytes: int) -> int:
         sweeper = self._sweeper_of(shard)
@@ -458,14 +455,16 @@ class Topic:
             neighbours=self._neighbours,
         )  # fmt: skip
 
-    def redeliver(self, bundle: RecordBundle, *, to: int, key: str) -> Receipt:  # noqa: ARG002 (keyed soon)
+    def redeliver(self, bundle: RecordBundle, *, to: int, key: str) -> Receipt:
         """Append a bundle that is meant for the subscriber with this number alone; once for each `key`."""
         attributes = {**bundle.attributes, TO: to}
-        return self._append(RecordBundle(bundle.slots, attributes, event_time=bundle.event_time), None, None)
+        addressed = RecordBundle(bundle.slots, attributes, event_time=bundle.event_time)
+        return self._append(addressed, None, None, key=key, limit=2 * MAX_ATTRIBUTE_BYTES)
 
     def keep(self, letter: DeadLetter) -> None:
         """Of a dead-letter topic: store a letter, once; durable on return."""
-        self._append(letter.to_bundle(), None, None, 2 * MAX_ATTRIBUTE_BYTES).wait()  # its own, and what we add
+        limit = 2 * MAX_ATTRIBUTE_BYTES  # its own, and what we add
+        self._append(letter.to_bundle(), Durability.FSYNC, None, key=letter.key, limit=limit).wait()
 
     def dead_letter(
         self, registration: Registration, delivery: Delivery, attempts: int, reason: str, rows: Rows | None
@@ -488,7 +487,7 @@ class Topic:
                 raise ReadOnly(f"{self.name} was opened read-only; open the store without read_only=True to write")
             if self._own is None:
                 try:
-                    self._own = self._begin(self._take_free() or self._make())
+                    self._own = self._begin(self._ownership.take_free() or self._ownership.make())
                 except OSError as problem:
                     raise disk_error(problem, self.name) from problem
                 self._looked = True
@@ -500,16 +499,20 @@ class Topic:
             self.sweeper = sweeper = self._sweeper_of(own)
             self._sweep_reporter = Reporter(lambda: report_sweeper(self.name, sweeper))
         except BaseException:
-            self._let_go(own)
+            self._ownership.let_go(own)
             raise
         own.listen(self._published)
         own.sealed_one = self._upkeep.soon
         self._listener.add(self._heard)
-        for path in (own.folder / ACKS, own.folder):  # outcomes, and requests for room
+        for path in self._watched(own):
             self._listener.watch(path)
         self._subscriptions.shards_changed()
         self._upkeep.begin()
         return own
+
+    def _watched(self, own: Shard) -> tuple[Path, ...]:
+        """Where other processes leave outcomes, requests for room, and changes of subscribers."""
+        return own.folder / ACKS, own.folder, self._folder
 
     def _look(self) -> None:
         """Before the first read: what a crashed writer left is made whole, so that all of it can be read."""
@@ -519,81 +522,9 @@ class Topic:
             return
         with self._claim_lock:
             if self._own is None and not self._closed:
-                free = self._take_free()
+                free = self._ownership.take_free()
                 self._own = None if free is None else self._begin(free)
             self._looked = True
-
-    def _take_free(self) -> Shard | None:
-        """Open the lowest shard that nobody holds; further ones are recovered too, and let go.
-
-        Under the lock of claims: who else claims a shard waits, rather than take one for held that is held for a
-        moment, and make another.
-        """
-        own: tuple[int, Lock] | None = None
-        claims = self._claims(wait=True)
-        try:
-            for number in list_shards(self._files, self._folder):
-                if self._wanted is not None and number != self._wanted:
-                    continue
-                try:
-                    lock = lock_shard(self._files, shard_folder(self._folder, number), note=self._note)
-                except ShardTaken:
-                    if self._wanted is not None:
-                        raise
-                    continue
-                if own is None:
-                    own = number, lock
-                else:
-                    self._let_go(self._open(number, lock))
-        except BaseException:
-            if own is not None:
-                own[1].release()
-            raise
-        finally:
-            claims.release()
-        return None if own is None else self._open(*own)
-
-    def _claims(self, *, wait: bool) -> Lock:
-        """Held while somebody finds out which shards nobody holds."""
-        return self._files.lock(self._folder / CLAIMS_LOCK, note=self._note, wait=wait)
-
-    def _make(self) -> Shard:
-        lock = self._state.lock()
-        try:
-            existing = list_shards(self._files, self._folder)
-            number = max(existing, default=-1) + 1 if self._wanted is None else self._wanted
-            if number >= MAX_SHARDS:
-                raise ShardTaken(f"all {MAX_SHARDS} shards of {self.name} are taken; close some of their writers")
-            folder = shard_folder(self._folder, number)
-            if number not in existing:
-                create_shard(self._files, folder, self._ids)
-            return self._open(number, lock_shard(self._files, folder, note=self._note))
-        finally:
-            lock.release()
-
-    def _open(self, number: int, lock: Lock) -> Shard:
-        """Recover a shard whose lock is held; lets go of it if that fails."""
-        name = f"{self.name}/{number}"
-        try:
-            if self._sealer is None:
-                raise ReadOnly(f"{self.name} was opened read-only")
-            progress = None if self._progress is None else self._progress(name)
-            folder = shard_folder(self._folder, number)
-            starts = [each.start(number) for each in self._state.current().subscribers.values()]
-            floor = max([self._highest_outcome(number), *starts])
-            state = recover(self._files, folder, self.settings, self._clock, self._ids, progress, floor=floor)
-            shard = Shard(
-                number, folder, lock, state, self.settings, self._files, self._clock, self._state,
-                name=name, sealer=self._sealer,
-            )  # fmt: skip
-            shard.begin()
-        except BaseException as problem:
-            lock.release()
-            if isinstance(problem, OSError):
-                raise disk_error(problem, name) from problem
-            raise
-        self._sealer.add(shard)
-        return shard
 
     def _highest_outcome(self, shard: int) -> int:
         """One above every offset that a subscriber has finished: below it no number may be given out again."""
@@ -660,17 +591,15 @@ class Topic:
             self._followers.clear()
         for log in self._acks.values():
             log.close()
+        self._listener.remove(self._heard)
+        for path in self._answers_heard:
+            self._listener.unwatch(path)
         if own is not None:
-            self._listener.remove(self._heard)
-            for path in (own.folder / ACKS, own.folder):
+            for path in self._watched(own):
                 self._listener.unwatch(path)
             if self.sweeper is not None:
                 self.sweeper.close()
             if self._sweep_reporter is not None:
                 self._sweep_reporter.close()
-            self._let_go(own)
-
-    def _let_go(self, shard: Shard) -> None:
-        if self._sealer is not None:
-            self._sealer.remove(shard)
-        shard.close()
+            self._ownership.let_go(own)
+        self._keys.close()

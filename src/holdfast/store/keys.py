@@ -340,9 +340,9 @@ class KeyIndex:
     def recovered(self, shard: int, end: int, lost: Iterable[Range], replayed: Iterable[ReplayedKey]) -> None:
         """What a shard was found to hold when it was opened: called before its tail is written and its first append.
 
-        The next offset will be `end`; nothing is at the offsets in `lost`; that is durable on return. `replayed` are the
-        keys in the WAL. They are written again even if the log shows them, for `before_seal` to sync: it may show what
-        the medium never got.
+        The next offset will be `end`; nothing is at the offsets in `lost`; both are durable on return. `replayed` are
+        the keys in the WAL. They are written again even if the log shows them, for `before_seal` to sync: it may show
+        what the medium never got.
         """
         keys = list(replayed)
         if not keys and not self._log.exists():

@@ -5,7 +5,7 @@
 3. Write down what is lost, and numbers that must not come again. Only then cut a torn tail, a copy kept.
 4. Write again, into a new file, whole frames that nobody knows to have been synced: the page cache may show what the
    medium never got (a failed sync is reported once, then forgotten). From here on everything found is durable.
-5. Write a new tail.
+5. Tell the key log what is there and what is not (`KeyIndex.recovered`), then write a new tail.
 
 A crash anywhere in between leaves a shard that can be opened again in the same way.
 """
@@ -13,12 +13,14 @@ A crash anywhere in between leaves a shard that can be opened again in the same 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from holdfast.acks import AckLog
+from holdfast.bundle import decode_attributes
 from holdfast.clock import Clock, Ids
 from holdfast.config import BufferSettings
 from holdfast.encoded import EncodedBundle
@@ -27,7 +29,9 @@ from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld, replace_file
 from holdfast.segment import SegmentReader
 from holdfast.store._open_segment import OpenSegment
 from holdfast.store._shard import ShardState
-from holdfast.store.layout import LOCK, SHARD_CHECKPOINT, TAIL, TORN
+from holdfast.store.keys import KeyIndex, ReplayedKey
+from holdfast.store.layout import LOCK, SHARD_CHECKPOINT, TAIL, TORN, shard_number
+from holdfast.store.reserved import KEY
 from holdfast.store.segments import SegmentName, list_segments
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.wal import (
@@ -72,6 +76,7 @@ def recover(
     settings: BufferSettings,
     clock: Clock,
     ids: Ids,
+    keys: KeyIndex,
     progress: Progress | None = None,
     *,
     floor: int = 0,
@@ -80,7 +85,11 @@ def recover(
     for place in (folder / "wal", folder / "segments"):
         files.make_folder(place)
     _sweep_temporary(files, folder)
-    checkpoint = ShardCheckpoint.read(files, folder)
+    number = shard_number(folder.name)
+    if number is None:
+        raise Corruption(folder, 0, f"{folder.name} is not the name of a shard")
+    # What an append was told to have failed is not to come back: its key may be stored elsewhere by now.
+    checkpoint = ShardCheckpoint.read(files, folder).with_lost(keys.lost(number))
     segments = list_segments(files, folder / "segments")
     sealed, next_seq = _sealed(files, folder, segments, checkpoint)
     sealed = max([sealed, *(end for _, end in checkpoint.deleted)])
@@ -101,6 +110,7 @@ def recover(
     _write_again(log, found)
     if next_offset > found.end:
         log.supersede(found.end)
+    keys.recovered(number, next_offset, checkpoint.lost, _keys_of(found.bundles))
     unsealed = _group(found.bundles, segments[-1].segment_seq + 1 if segments else 0, clock.monotonic())
     next_seq = max([next_seq, *(segment.segment_seq for segment in unsealed)])
     if unsealed and unsealed[-1].end < next_offset:  # a hole follows: the next bundle cannot have the next index
@@ -115,6 +125,12 @@ def recover(
         next_seq,
         TailFile(files, folder / TAIL, Tail(next_offset, sealed, tail.schemas, tail.turn)),
     )
+
+
+def _keys_of(bundles: Iterable[EncodedBundle]) -> Iterator[ReplayedKey]:
+    for bundle in bundles:
+        if bundle.attributes and (key := decode_attributes(bundle.attributes).get(KEY)) is not None:
+            yield ReplayedKey(key, bundle.offset, bundle.ingestion_time_ns)
 
 
 def _sweep_temporary(files: Files, folder: Path) -> None:
