@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import structlog
 
-import holdfast as hf
 from holdfast.acks import Outcome, OutcomeRecord
 
 # One segment that never fills by itself: what is sealed, and when, is up to the benchmark.
@@ -31,7 +30,7 @@ def quiet() -> None:
 
 
 @contextmanager
-def subscribed(topic: Any, **settings: Any) -> Iterator[hf.Subscriber]:
+def subscribed(topic: Any, **settings: Any) -> Iterator[Any]:
     """A subscriber that is new, and gone afterwards."""
     name = f"drain-{next(_names)}"
     try:

@@ -124,7 +124,7 @@ def ack_rate(topic: Any, count: int) -> float:
 
 def ack_in_hand(subscriber: Any, count: int) -> float:
     """Seconds to ack `count` deliveries that were taken before."""
-    deliveries = []
+    deliveries: list[Any] = []
     while len(deliveries) < count:
         deliveries += subscriber.take(count)
     start = time.perf_counter()

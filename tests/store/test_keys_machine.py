@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from holdfast.errors import TryAgain
 from holdfast.testing import POWER_CUT_MODES, CrashMode, FakeClock, SimulatedFiles, crash
@@ -195,8 +196,19 @@ class KeysMachine(RuleBasedStateMachine):
         return self.clock.now_ns() - stored.time_ns < WINDOW * 10**9
 
 
-KeysMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None, derandomize=True)
+def run(examples: int) -> None:
+    run_state_machine_as_test(
+        KeysMachine,
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True),
+    )
 
 
-class TestKeys(KeysMachine.TestCase):  # type: ignore[misc, name-defined]
+def test_any_order_of_events() -> None:
     """A key whose bundle is durable is always found, one whose bundle is not never is, no bundle is stored twice."""
+    run(80)
+
+
+@pytest.mark.long
+def test_many_more_orders_of_events() -> None:
+    """The same, at length."""
+    run(1500)

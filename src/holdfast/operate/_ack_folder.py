@@ -87,7 +87,7 @@ def _shard_id_inside(files: Files, paths: list[Path]) -> bytes | None:
 def _at_the_end(files: Files, path: Path, found: AckFolder) -> list[Damage]:
     """What is wrong with the last record: a reader of the log waits for it to become whole, and says nothing."""
     with contextlib.suppress(FileNotFoundError):
-        look = look_at_acks(files.read(path), path)
+        look = look_at_acks(files.read(path), path, entries=False)
         if look.torn is not None:
             found.torn = path, look.torn
         return [

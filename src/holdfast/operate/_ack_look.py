@@ -71,8 +71,11 @@ class AckLook:
     torn: int | None = None  # where a record begins that the end of the file cuts short
 
 
-def look_at_acks(data: bytes, path: Path) -> AckLook:
-    """Read all of an ack file; raises `NewerVersion`. Behind damage the next whole record is looked for."""
+def look_at_acks(data: bytes, path: Path, *, entries: bool = True) -> AckLook:
+    """Read all of an ack file; raises `NewerVersion`. Behind damage the next whole record is looked for.
+
+    Without `entries` it is only seen where records begin and end.
+    """
     look = AckLook(path, len(data))
     try:
         look.header = FileHeader.decode(data, path)
@@ -90,7 +93,8 @@ def look_at_acks(data: bytes, path: Path) -> AckLook:
             at = following or len(data)
             continue
         try:
-            look.entries.append(_entry(data[at + HEAD.size : end], at, end - at))
+            if entries:
+                look.entries.append(_entry(data[at + HEAD.size : end], at, end - at))
         except (ValueError, TypeError, msgspec.MsgspecError) as problem:
             look.damage.append((at, end - at, f"a whole record that makes no sense: {problem}"))
         at = end

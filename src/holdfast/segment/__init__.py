@@ -59,7 +59,7 @@ from holdfast.segment._manifest import Manifest
 from holdfast.segment._meta import StreamEntry
 from holdfast.segment._read import SealedBundle, SegmentReader
 from holdfast.segment._write import MAX_DICTIONARY_SIZE, SegmentInfo, write_segment
-from holdfast.segment.format import SUFFIX, parse_segment_name, segment_name
+from holdfast.segment.format import SUFFIX, parse_segment_name, read_header, segment_name
 
 __all__ = [
     "MAX_DICTIONARY_SIZE",
@@ -70,6 +70,7 @@ __all__ = [
     "SegmentReader",
     "StreamEntry",
     "parse_segment_name",
+    "read_header",
     "segment_name",
     "write_segment",
 ]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import crc32c
 
 from holdfast.errors import Corruption, NewerVersion
+from holdfast.files import Files
 
 VERSION: Final = 1
 MAGIC: Final = b"HFSEG\r\n\0"
@@ -116,6 +117,11 @@ def decode_header(data: memoryview, path: Path) -> Header:
     if reserved or any(rest):
         raise Corruption(path, 0, "segment header has bytes set that version 1 leaves zero")
     return Header(seq, first, count, shard_id)
+
+
+def read_header(files: Files, path: Path) -> Header:
+    """The header of a segment file, without a look at the rest."""
+    return decode_header(memoryview(files.read(path, 0, HEADER_SIZE + FOOTER_SIZE)), path)
 
 
 def decode_footer(data: memoryview, header: Header, path: Path) -> Footer:

@@ -21,7 +21,7 @@ from holdfast.files import Files
 from holdfast.retention import SegmentFacts
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
 from holdfast.store.layout import TAIL
-from holdfast.store.segments import SegmentName, SegmentReaders, facts_of, list_segments
+from holdfast.store.segments import SegmentName, SegmentReaders, list_segments, rough_facts
 from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.wal import FILE_HEADER_BYTES, FileHeader, Tail, WalName, WalScan, list_wal, read_tail
 
@@ -90,8 +90,8 @@ class ShardFollower:
         found = []
         for name in list_segments(self._files, self.folder / "segments"):
             try:
-                found.append(facts_of(self._readers.get(name)))
-            except FileNotFoundError:  # deleted meanwhile
+                found.append(rough_facts(self._files, self.folder / "segments" / str(name)))
+            except (FileNotFoundError, Corruption):  # deleted meanwhile, or left alone
                 continue
         return found
 

@@ -14,20 +14,20 @@ from typing import Protocol
 
 import structlog
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, breathe
 from holdfast.config import BufferSettings
 from holdfast.durability import Durability
 from holdfast.encoded import EncodedBundle, EncodedSlot
-from holdfast.errors import Backpressure, DataLost, HoldfastError
+from holdfast.errors import Backpressure, Corruption, DataLost, HoldfastError, NewerVersion
 from holdfast.files import Files, Lock
 from holdfast.retention import SegmentFacts, SegmentTable
-from holdfast.segment import write_segment
+from holdfast.segment import SegmentReader, write_segment
 from holdfast.store._committer import CommitStatistics, Committer
 from holdfast.store._open_segment import OpenSegment, Planner
 from holdfast.store._receipt import Receipt
 from holdfast.store._span import MemorySpan, SegmentSpan, Span
 from holdfast.store.keys import KeyIndex
-from holdfast.store.segments import SegmentName, SegmentReaders, facts_of
+from holdfast.store.segments import SegmentName, SegmentReaders, facts_of, rough_facts
 from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 from holdfast.wal import LogFile, TailFile, WriteAheadLog
@@ -474,11 +474,22 @@ class Shard:
             if self._table is None:
                 with self._view:
                     names = list(self._segments)
-                table = SegmentTable()
-                for name in names:
-                    table.append(facts_of(self._readers.get(name)))
-                self._table = table
+                self._table = table = SegmentTable()
+                for name in breathe(names):
+                    facts = self._look_at(name)
+                    if facts is not None:
+                        table.append(facts)
             return self._table
+
+    def _look_at(self, name: SegmentName) -> SegmentFacts | None:
+        """What is known of a segment that was here before; exactly, if its age counts."""
+        try:
+            if self.settings.retention.max_age is not None:
+                return facts_of(SegmentReader(self._files, self.folder / "segments" / str(name)))
+            return rough_facts(self._files, self.folder / "segments" / str(name))
+        except (Corruption, NewerVersion, FileNotFoundError) as problem:  # it stays, and stops nothing else
+            _log.warning("segment is left alone by retention", shard=self.name, segment=str(name), error=str(problem))
+            return None
 
     def open_facts(self) -> SegmentFacts | None:
         """The oldest segment that is not sealed, as retention sees it."""

@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.errors import Corruption
 from holdfast.files import Files
 from holdfast.retention import SegmentFacts
-from holdfast.segment import SegmentReader, parse_segment_name, segment_name
+from holdfast.segment import SegmentReader, parse_segment_name, read_header, segment_name
 
 OPEN_READERS: Final = 8  # a reader is a memory map and its decoded directory; a scan uses one at a time
 
@@ -40,6 +40,13 @@ def facts_of(reader: SegmentReader) -> SegmentFacts:
     event_time = (min(first for first, _ in events), max(last for _, last in events)) if events else None
     ingested = int(times.min()), int(times.max())
     return SegmentFacts(reader.first_offset, reader.end_offset, reader.size, ingested, event_time)
+
+
+def rough_facts(files: Files, path: Path) -> SegmentFacts:
+    """From the file's header and its times: it was written after its last bundle came, so it is taken for younger."""
+    header, written = read_header(files, path), files.modified_ns(path)
+    end = header.first_offset + header.bundle_count
+    return SegmentFacts(header.first_offset, end, files.size(path), (written, written))
 
 
 class SegmentReaders:
