@@ -1,4 +1,4 @@
-"""A subscriber against a plain model: any order of appends, answers, pauses, deadlines, sealing, deaths and takeovers."""
+"""A subscriber against a plain model: appends, answers, pauses, deadlines, sealing, deaths, takeovers in any order."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class SubscriberMachine(RuleBasedStateMachine):
         self.lives += 1
         self.stores = [simulated(self.files, self.clock, seed=10 * self.lives + each) for each in range(2)]
         self.topics = [store.topic(TOPIC, shard=number) for number, store in enumerate(self.stores)]
+        for topic in self.topics:
+            topic.positions()  # each writer makes its shard whole before it is asked for what is in it
         self.subscribe()
 
     def subscribe(self, **options: Any) -> None:

@@ -62,7 +62,10 @@ class Ownership:
         self.keys = KeyIndex(files, folder, clock, settings.idempotency, self)
 
     def take_free(self) -> Shard | None:
-        """Open the lowest shard that nobody holds; further ones are recovered too, and let go."""
+        """Open the lowest shard that nobody holds, or the one that was asked for.
+
+        Further ones are recovered too, and let go: only then can all be read that a crash left in them.
+        """
         with self.keys.opening():
             own = self._lock_free()
             return None if own is None else self._open(*own)
@@ -72,15 +75,14 @@ class Ownership:
         claims = self._claims(wait=True)
         try:
             for number in list_shards(self._files, self._folder):
-                if self._wanted is not None and number != self._wanted:
-                    continue
+                wanted = self._wanted in (None, number)
                 try:
                     lock = lock_shard(self._files, shard_folder(self._folder, number), note=self._note)
                 except ShardTaken:
-                    if self._wanted is not None:
+                    if number == self._wanted:
                         raise
                     continue
-                if own is None:
+                if wanted and own is None:
                     own = number, lock
                 else:
                     self.let_go(self._open(number, lock))
