@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import holdfast as hf
 from holdfast.errors import AlreadySettled, Fenced
@@ -134,7 +134,7 @@ class SubscriberMachine(RuleBasedStateMachine):
     def settled(self, place: Place) -> None:
         self.final.add(place)
         for known in (self.hand, self.lapsed, self.due, self.tries, self.expires):
-            known.pop(place, None)  # type: ignore[attr-defined]
+            known.pop(place, None)
 
     @precondition(lambda self: self.hand)
     @rule(which=PLACES)
@@ -251,16 +251,27 @@ class SubscriberMachine(RuleBasedStateMachine):
             each_store.close()
 
 
-TestSubscriberMachine = SubscriberMachine.TestCase
-TestSubscriberMachine.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+def check(examples: int, steps: int, **options: Any) -> None:
+    phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+    run_state_machine_as_test(
+        SubscriberMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=phases,
+            **options,
+        ),
+    )
+
+
+def test_subscriber_does_what_the_model_says() -> None:
+    """Whatever is done in whatever order, deliveries, attempts, watermarks and dead letters are those of the model."""
+    check(25, 30, derandomize=True)
 
 
 @pytest.mark.long
-class TestSubscriberMachineLong(SubscriberMachine.TestCase):  # type: ignore[name-defined,misc]
-    """The same, for longer and with other choices each time."""
-
-    settings = settings(
-        max_examples=400, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+def test_subscriber_does_what_the_model_says_for_long() -> None:
+    """The same with other choices each time."""
+    check(400, 60)

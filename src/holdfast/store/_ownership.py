@@ -59,6 +59,7 @@ class Ownership:
         self._highest_outcome = highest_outcome
         self._files, self._clock, self._ids = files, clock, ids
         self._sealer, self._note, self._wanted, self._progress = sealer, note, wanted, progress
+        self._closed = False
         self.keys = KeyIndex(files, folder, clock, settings.idempotency, self)
 
     def take_free(self) -> Shard | None:
@@ -187,6 +188,11 @@ class Ownership:
             self._sealer.remove(shard)
         shard.close()
 
+    def close(self) -> None:
+        """Open no shard any more."""
+        self._closed = True
+        self.keys.close()
+
     # -- for the key index --------------------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
@@ -202,5 +208,7 @@ class Ownership:
 
     def attend(self, shard: int) -> bool:
         """Recover a shard that nobody holds, and let go of it; False if somebody does."""
+        if self._closed:
+            return False
         with self.adopting(shard, wait=True) as adopted:
             return adopted is not None

@@ -100,9 +100,11 @@ class Sweeper:
 
     # -- the budget ---------------------------------------------------------------------------------------------
 
-    @property
-    def wants_grant(self) -> bool:
-        """Half of what was granted is used up. Blocks appends once all of it is. Called under the commit lock."""
+    def spent(self) -> bool:
+        """Bundles were appended: is half of the grant used up? Blocks appends once all of it is.
+
+        Called under the commit lock.
+        """
         if not self.capped:
             return False
         left = self._granted_until - self._shard.appended_bytes

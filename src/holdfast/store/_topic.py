@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from holdfast.acks import AckLog, BatchId, BatchStatus
 from holdfast.bundle import MAX_ATTRIBUTE_BYTES, RecordBundle, decode_attributes, encode_attributes
-from holdfast.clock import Clock, Ids
+from holdfast.clock import Clock, Deadline, Ids
 from holdfast.config import BufferSettings, Cap
 from holdfast.config.settings import level_of
 from holdfast.durability import Durability
@@ -158,12 +158,13 @@ class Topic:
         encoded = encode_key(key)
         attributes = encode_attributes({**record.attributes, KEY: encoded}, limit + len(encoded) + len(KEY))
         wanted = self.settings.durability if level is None else level
+        room = Deadline(self.settings.append_timeout if timeout is None else timeout, self._clock)
         try:
             receipt, repeated = self._keys.append(
                 encoded,
                 own.number,
                 lambda: own.append(slots, attributes, record.event_time, level, 0.0),
-                wait_for_room=lambda: own.wait_for_room(slots, timeout),
+                wait_for_room=lambda: own.wait_for_room(slots, room.remaining()),
                 level=wanted,
             )
         except OSError as problem:
@@ -379,7 +380,7 @@ class Topic:
         self._subscriptions.nudge()
         if self._finalizers.waiting:
             self._upkeep.soon()
-        if self.sweeper is not None and self.sweeper.wants_grant:
+        if self.sweeper is not None and self.sweeper.spent():
             self._upkeep.wants_grant()
 
     def _heard(self) -> None:
@@ -602,4 +603,4 @@ class Topic:
             if self._sweep_reporter is not None:
                 self._sweep_reporter.close()
             self._ownership.let_go(own)
-        self._keys.close()
+        self._ownership.close()
