@@ -15,6 +15,7 @@ from holdfast.operate._findings import Finding
 from holdfast.operate._judge import damage, note, warning
 from holdfast.operate._progress import Work
 from holdfast.operate._segment_look import look_at_segment
+from holdfast.operate._survey import IN_TRASH
 from holdfast.retention import CLAIM, REQUEST, TRASH
 from holdfast.retention._claim import decode_claim
 from holdfast.segment import parse_segment_name
@@ -29,14 +30,13 @@ from holdfast.store.segments import SegmentName
 
 LEASE: Final = ".lease"
 HELD: Final = re.compile(r"(.+)-(\d+)\.held")
-IN_TRASH: Final = re.compile(r"\d{20}-(.+)")
 _LEASE_REPAIR: Final = (
     "run `holdfast fsck --repair` on the topic; it keeps a copy, and epochs go on above all that were seen"
 )
 _OURS: Final = "nothing: whoever uses it next writes it anew"
 
 
-def read_lease(files: Files, path: Path) -> dict[str, Any]:
+def lease_document(files: Files, path: Path) -> dict[str, Any]:
     """The document in a lease; raises `Corruption` or `NewerVersion`."""
     document = read_checkpoint(files, path)
     if document.get("kind") != "lease" or not all(isinstance(document.get(key), int) for key in ("epoch", "number")):
@@ -54,7 +54,7 @@ def check_leases(files: Files, topic: Path, names: list[str], registry: Registry
                 findings.append(warning(path, None, "not a file of Holdfast's", "move it elsewhere"))
             continue
         try:
-            read_lease(files, path)
+            lease_document(files, path)
             work.did(name, files.size(path))
         except FileNotFoundError:
             continue

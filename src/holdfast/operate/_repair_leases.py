@@ -11,7 +11,7 @@ from holdfast.files import Files
 from holdfast.files.checkpoint import write_checkpoint
 from holdfast.operate._ack_look import look_at_acks
 from holdfast.operate._aside import Aside
-from holdfast.operate._check_beside import HELD, LEASE, listed, read_lease
+from holdfast.operate._check_beside import HELD, LEASE, lease_document, listed
 from holdfast.operate._survey import ShardSurvey
 from holdfast.store._lease import SUBSCRIBERS
 from holdfast.store.registry import Registration, Registry
@@ -21,7 +21,7 @@ def repair_leases(files: Files, topic: Path, registry: Registry, surveys: Sequen
     """Replace each damaged lease by one that nobody holds, with an epoch that is not below any that was seen."""
     for path in _leases(files, topic):
         try:
-            read_lease(files, path)
+            lease_document(files, path)
             continue
         except Corruption:
             name = path.name.removesuffix(LEASE)
@@ -40,7 +40,7 @@ def registrations_by_lease(files: Files, topic: Path) -> list[Registration]:
     found: dict[int, Registration] = {}
     for path in _leases(files, topic):
         try:
-            document = read_lease(files, path)
+            document = lease_document(files, path)
         except Corruption:
             continue
         found.setdefault(document["number"], Registration(path.name.removesuffix(LEASE), document["number"], 0))

@@ -34,7 +34,7 @@ ATTEMPTS: Final = 20  # each one looks anew at what a writer moved meanwhile
 NO_CHECKPOINT: Final = "there is no shard.checkpoint"
 _TORN_READS: Final = 5  # a slot of the tail may be read while it is being written
 
-_IN_TRASH: Final = re.compile(r"\d{20}-.+")
+IN_TRASH: Final = re.compile(r"\d{20}-(.+)")  # when it was deleted, and its name before
 
 Seen = dict[SegmentName, SegmentLook]  # segments never change: one look each is enough
 
@@ -262,5 +262,5 @@ def _is_ours(place: str, name: str) -> bool:
         case "acks":
             return file_number(name) is not None or name == LOCK or name.endswith(DISTRUSTED_SUFFIX)
         case "trash":
-            return _IN_TRASH.fullmatch(name) is not None
+            return IN_TRASH.fullmatch(name) is not None
     return True

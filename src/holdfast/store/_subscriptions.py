@@ -187,7 +187,14 @@ class Subscriptions:
             raise InvalidPosition(f"start is {start!r}; use earliest, latest, an offset, or {{shard: offset}}")
         if is_offset and start and not shards:
             raise InvalidPosition(f"start is {start}, but {self.name} has no shard yet; use earliest")
-        return {**trimmed, **self._topic.mapping(start)}
+        asked = self._topic.mapping(start)
+        for shard in shards:
+            if asked.get(shard.number, 0) > shard.durable:
+                raise InvalidPosition(
+                    f"start is {asked[shard.number]} in shard {shard.number} of {self.name}, which ends at "
+                    f"{shard.durable}; use latest"
+                )
+        return {number: max(first, asked.get(number, 0)) for number, first in trimmed.items()}
 
     def change(self, name: str, **values: Any) -> Registration:
         """Write down other values of a registration: `paused`, for one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.acks import Progress
 from holdfast.clock import Clock
+from holdfast.errors import StorageError
 from holdfast.store._follower import ShardFollower
 from holdfast.store._shard import Shard
 from holdfast.store._subscriptions import Shards, Subscriptions, progress_of
@@ -78,8 +79,12 @@ def _view(topic: Shards, shard: Shard | ShardFollower, registration: Registratio
 
 
 def _oldest(shard: Shard | ShardFollower, watermark: int) -> int | None:
-    span = shard.span(watermark, None)
-    return None if span is None else next(iter(span.bundles(()))).ingestion_time_ns
+    """When the first unfinished bundle came in; if it cannot be read, by what is known of its segment."""
+    try:
+        span = shard.span(watermark, None)
+        return None if span is None else next(iter(span.bundles(()))).ingestion_time_ns
+    except StorageError:
+        return next((facts.ingested[0] for facts in shard.facts() if facts.first <= watermark < facts.end), None)
 
 
 def _pinned(shard: Shard | ShardFollower, progress: Progress, durable: int) -> int:
