@@ -118,7 +118,7 @@ def test_outcomes_beyond_the_end_of_the_shard_are_damage(acked: SimulatedFiles) 
         Severity.DAMAGE,
         str(SHARD / "acks"),
         None,
-        f"subscriber lake has finished offset 40, yet the shard ends before {BUNDLES}: "
+        f"subscriber lake is done with offset 40, yet the shard ends before {BUNDLES}: "
         "bundles that come there would never be delivered to it",
         "run `holdfast fsck --repair` on the shard before anything is appended; numbering goes on at 41",
     )
@@ -132,16 +132,22 @@ def finish_beyond(files: SimulatedFiles) -> None:
     log.close()
 
 
-def test_a_subscriber_may_start_beyond_the_end(files: SimulatedFiles) -> None:
-    """That is no outcome, also after it was taken into the ack checkpoint."""
+def test_a_subscriber_that_starts_at_the_end(files: SimulatedFiles) -> None:
+    """That is as it should be, also after it was taken into the ack checkpoint; a start behind the end is damage."""
     with opened(files) as store:
         topic = store.topic(TOPIC)
-        topic.subscribe("later", BUNDLES + 50).close()
+        topic.subscribe("later", "latest").close()
         log = topic.acks(0)
         with log.exclusive():
-            log.progress(1).begin(BUNDLES + 50)
+            log.progress(1).begin(BUNDLES)
             log.rotate({1})
     assert fsck(STORE, files=files).findings == ()
+    document = read_checkpoint(files, TOPIC_CHECKPOINT)
+    document["subscribers"]["registered"]["later"]["starts"] = {"0": BUNDLES + 2}
+    write_checkpoint(files, TOPIC_CHECKPOINT, document)
+    assert only(files).what.startswith(
+        f"subscriber later is done with offset {BUNDLES + 1}, yet the shard ends before "
+    )
 
 
 def test_registrations_with_the_same_number_are_damage(acked: SimulatedFiles) -> None:

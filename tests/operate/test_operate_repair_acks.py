@@ -129,7 +129,7 @@ def test_what_was_deleted_is_not_waited_for(acked: SimulatedFiles) -> None:
 def test_numbers_go_on_above_all_outcomes(acked: SimulatedFiles) -> None:
     """What is appended after the repair is delivered."""
     finish_beyond(acked)
-    assert actions(repaired(acked))[-1] == f"numbering in {SHARD} goes on at offset 41: lake finished all below"
+    assert actions(repaired(acked))[-1] == f"numbering in {SHARD} goes on at offset 41, where lake goes on"
     with opened(acked, 5) as store:
         receipt = store.topic(TOPIC).append(bundle(100))
         receipt.wait()

@@ -238,8 +238,9 @@ def test_last_subscriber_removed_while_the_source_waits(store: hf.Store) -> None
         assert made.wait(WAIT) is DELIVERED
 
 
-def test_batch_that_could_not_be_stored_is_errored() -> None:
-    """A bundle that the disk refused makes its batch errored, whether it was closed before or after."""
+@pytest.mark.parametrize("closed", ["before", "after"])
+def test_batch_that_could_not_be_stored_is_errored(closed: str) -> None:
+    """A bundle that the disk refuses makes its batch errored at once, whether it was closed before that or is later."""
     files = SimulatedFiles()
     with simulated(files, SystemClock(), wal={"flush_interval": "1h"}) as store:
         topic = store.topic(TOPIC)
@@ -247,13 +248,21 @@ def test_batch_that_could_not_be_stored_is_errored() -> None:
         put(topic, 0)
         made = opened(topic)
         receipt = made.append({"logs": batch(1)})
-        made.close()
-        files.fail("append", errno.EIO, times=None, path=f"{WAL}/*")
-        files.fail("create", errno.EIO, times=None, path=f"{WAL}/*")
+        if closed == "before":
+            made.close()
+            # Nothing but the failure itself may bring the answer: not what happens to be sealed or heard after it.
+            topic._listener.remove(topic._heard)
+            assert topic._own is not None
+            topic._own.sealed_one = lambda: None
+            for task in (topic._upkeep.check, topic._upkeep.run):
+                topic._keeper.forget(task)
+            assert unanswered(topic, made)
+        for operation in ("append", "create"):
+            files.fail(operation, errno.EIO, times=None, path=f"{WAL}/*")
         topic.flush()
         with pytest.raises(hf.errors.HoldfastError):
             receipt.wait(timeout=WAIT)
-        assert made.wait(WAIT) is ERRORED
+        assert made.wait(20) is ERRORED
 
 
 def test_block_that_ended_with_an_error_is_errored(store: hf.Store) -> None:

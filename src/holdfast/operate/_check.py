@@ -42,10 +42,11 @@ def check(files: Files, path: Path, kind: Kind, work: Work) -> list[Finding]:
         case Kind.TOPIC:
             return _topic(files, path, work)
         case Kind.SHARD:
+            known = registry(files, path.parent)
             found, findings = check_shard(files, path, work)
             if files.exists(path.parent / TOPIC_CHECKPOINT):
                 findings += _slots(files, path.parent, [found])
-            return [*findings, *judge_acks(found, registry(files, path.parent)), *check_beside(files, path, work)]
+            return [*findings, *judge_acks(found, known), *check_beside(files, path, work)]
         case Kind.SEGMENT:
             return _segment(files, path, work)
         case Kind.WAL:
@@ -88,15 +89,15 @@ def _store_checkpoint(files: Files, path: Path, work: Work) -> list[Finding]:
 
 def _topic(files: Files, folder: Path, work: Work) -> list[Finding]:
     leases = listed(files, folder / SUBSCRIBERS)
+    known = registry(files, folder)  # before the shards: nobody is registered to start behind what was durable then
     checked = [check_shard(files, shard, work) for shard in shard_folders(files, folder)]
-    known = registry(files, folder)
     findings: list[Finding] = []
     for found, about in checked:
         findings += [*about, *judge_acks(found, known), *check_beside(files, found.folder, work)]
     findings += _slots(files, folder, [found for found, _ in checked])
     if files.exists(folder / TOPIC_CHECKPOINT):
         work.did(TOPIC_CHECKPOINT, files.size(folder / TOPIC_CHECKPOINT))
-    findings += check_leases(files, folder, leases, known, work)
+    findings += check_leases(files, folder, leases, registry(files, folder), work)
     findings += check_keys(files, folder, work)
     for place in (folder, folder / SUBSCRIBERS, folder / KEYS):
         findings += _temporary(files, place)

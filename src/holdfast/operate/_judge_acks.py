@@ -51,15 +51,17 @@ def judge_acks(found: ShardSurvey, registry: Registry | None) -> Iterator[Findin
 
 
 def beyond_the_end(found: ShardSurvey, registry: Registry | None) -> dict[str, int]:
-    """Subscribers with outcomes for offsets that were never given out; for each, one above the highest of them."""
+    """Subscribers that are done with offsets that were never given out; for each, one above the highest of them.
+
+    They finished them, or were registered to start behind them: then WAL or segments were lost since.
+    """
     end = highest_offset(found)
     if registry is None:
         return {f"number {number}": last for number, last in found.acks.ends.items() if last > end}
-    number = found.number
     return {
         name: last
         for name, each in registry.subscribers.items()
-        if (last := found.acks.ends.get(each.number, 0)) > max(end, each.start(number))
+        if (last := max(found.acks.ends.get(each.number, 0), each.start(found.number))) > end
     }
 
 
@@ -68,7 +70,7 @@ def _beyond(found: ShardSurvey, registry: Registry | None) -> Iterator[Finding]:
         yield damage(
             found.folder / FOLDER,
             None,
-            f"subscriber {name} has finished offset {last - 1}, yet the shard ends before {highest_offset(found)}: "
+            f"subscriber {name} is done with offset {last - 1}, yet the shard ends before {highest_offset(found)}: "
             "bundles that come there would never be delivered to it",
             f"run `holdfast fsck --repair` on the shard before anything is appended; numbering goes on at {last}",
         )

@@ -33,7 +33,7 @@ def repair_acks(files: Files, found: ShardSurvey, registry: Registry | None, asi
         aside.copy(found.folder / SHARD_CHECKPOINT)
         checkpoint = ShardCheckpoint.read(files, found.folder)
         replace(checkpoint, next_offset=max(checkpoint.next_offset, last)).write(files, found.folder)
-        aside.did(f"numbering in {found.folder} goes on at offset {last}: {', '.join(beyond)} finished all below")
+        aside.did(f"numbering in {found.folder} goes on at offset {last}, where {', '.join(beyond)} goes on")
 
 
 def _rebuild(files: Files, found: ShardSurvey, registry: Registry | None, aside: Aside, clock: Clock) -> None:

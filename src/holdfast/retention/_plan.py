@@ -111,12 +111,12 @@ def _beyond_headroom(segments: Sequence[SegmentFacts], headroom: int) -> Iterato
     """Finished segments, oldest first, without the newest ones that fit into `headroom`."""
     place = len(segments)
     if headroom:
-        for facts in breathe(reversed(segments)):
+        for facts in breathe(reversed(segments), every=25):
             headroom -= facts.size if facts.finished else 0
             if headroom < 0:
                 break
             place -= 1
-    return ((at, facts) for at, facts in breathe(enumerate(segments)) if at < place and facts.finished)
+    return ((at, facts) for at, facts in breathe(enumerate(segments), every=25) if at < place and facts.finished)
 
 
 def _expired(
@@ -124,7 +124,7 @@ def _expired(
 ) -> Iterator[tuple[int, SegmentFacts]]:
     if settings.max_age is None:
         return
-    for place, facts in breathe(enumerate(segments)):
+    for place, facts in breathe(enumerate(segments), every=25):
         may_go = facts.finished or settings.expire_unfinished
         if may_go and age_seconds(facts, settings.age_by, now_ns) > settings.max_age:
             yield place, facts
@@ -188,7 +188,7 @@ class _Draft:
         coming: int = 0,
     ) -> bool:
         """Take from `group`, oldest first, while bytes (but for those `coming`) or places are wanted."""
-        for place, facts in breathe(enumerate(segments)):
+        for place, facts in breathe(enumerate(segments), every=25):
             reason = self._pressing(asked, coming)
             if reason is None:
                 break

@@ -60,6 +60,10 @@ class Publisher(Protocol):
 
     def lose(self, first: int, end: int) -> None: ...
 
+    def gave_up(self) -> None:
+        """Receipts have failed."""
+        ...
+
 
 class Committer:
     """The write end of one shard."""
@@ -361,6 +365,7 @@ class Committer:
         for group, _ in given_up:
             group.fail(failure)
         self._release(bundles)
+        self._publisher.gave_up()
 
     def close(self) -> None:
         """Refuse new appends, commit what is pending, end the thread."""

@@ -7,6 +7,8 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from holdfast.bundle import RecordBundle
 from holdfast.errors import AlreadySettled
 
@@ -38,22 +40,20 @@ class Settler(Protocol):
     def reject_rows(self, delivery: Delivery, slot: str, rows: Iterable[int], reason: str) -> None: ...
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """One attempt to deliver one bundle. Answer it once: `ack`, `nack` or `reject`; silence counts as a nack.
 
     As a context manager it acks at the end, or nacks with the error that ended the block.
     """
 
-    __slots__ = ("_lane", "_settler", "answer", "attempt", "bundle", "expires", "offset", "shard")
-
-    def __init__(
-        self, bundle: RecordBundle, shard: int, offset: int, attempt: int, expires: float, lane: Lane, settler: Settler
-    ) -> None:
-        self.bundle, self.shard, self.offset = bundle, shard, offset
-        self.attempt = attempt  # 1 for the first
-        self.expires = expires  # monotonic
-        self.answer = Answer.OPEN
-        self._lane, self._settler = lane, settler
+    bundle: RecordBundle
+    shard: int
+    offset: int
+    attempt: int  # 1 for the first
+    expires: float  # monotonic
+    _lane: Lane
+    _settler: Settler
+    answer: Answer = Answer.OPEN
 
     def ack(self) -> None:
         """Delivered, or left out on purpose. Written down within a few milliseconds; `Subscriber.flush` does it now."""

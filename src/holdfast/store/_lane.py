@@ -58,6 +58,11 @@ class Lane:
         return progress
 
     @property
+    def has_attempts(self) -> bool:
+        """Whether any bundle was tried before; a `Progress` that was replaced meanwhile knows of no fewer tries."""
+        return bool(self.attempts) or (self._progress is not None and self._progress.has_attempts)
+
+    @property
     def oldest(self) -> Delivery | None:
         """What has been in flight for longest; all deadlines are equally long, and a dict keeps its order."""
         return next(iter(self.in_flight.values()), None)

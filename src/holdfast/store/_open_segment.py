@@ -17,10 +17,23 @@ class OpenSegment:
     first_offset: int
     opened: float  # monotonic
     bundles: list[EncodedBundle] = field(default_factory=list)
+    _tallied: int = 0
+    _size: int = 0
+    _ingested: tuple[int, int] = (0, 0)
 
     @property
     def end(self) -> int:
         return self.first_offset + len(self.bundles)
+
+    def tally(self) -> tuple[int, tuple[int, int]]:
+        """Bytes, first and last ingestion time; costs only what came since it was last asked. One thread at a time."""
+        for bundle in self.bundles[self._tallied :]:
+            time = bundle.ingestion_time_ns
+            first, last = self._ingested if self._tallied else (time, time)
+            self._ingested = min(first, time), max(last, time)
+            self._size += bundle.size
+            self._tallied += 1
+        return self._size, self._ingested
 
 
 class Planner:

@@ -30,7 +30,7 @@ class Outbox:
         number: int,
         lease: Lease,
         keeper: Keeper,
-        mutex: threading.Condition,
+        mutex: threading.Lock,
         lanes: Callable[[], Iterable[Lane]],
         wrote: Callable[[int], None],
         ended: Callable[[HoldfastError], None],

@@ -198,6 +198,11 @@ class Shard:
             self._complete()
         self._keys.lose(self.number, first, end)
 
+    def gave_up(self) -> None:
+        """Who waits for bundles of this shard may wait in vain. Called under the commit lock."""
+        for listener in self._listeners:
+            listener()
+
     def _complete(self) -> None:
         """Nothing more goes into the open segment. Called with the view."""
         segment, self._open = self._open, None
@@ -497,9 +502,7 @@ class Shard:
             segment = self._full[0] if self._full else self._open
             if segment is None or not segment.bundles:
                 return None
-            times = [bundle.ingestion_time_ns for bundle in segment.bundles]
-            size = sum(bundle.size for bundle in segment.bundles)
-            return SegmentFacts(segment.first_offset, segment.end, size, (min(times), max(times)))
+            return SegmentFacts(segment.first_offset, segment.end, *segment.tally())
 
     def delete(self, ranges: Sequence[Range]) -> list[Path]:
         """Give up these segments, wherever they stand; readers that are inside one finish it. Their files.
@@ -534,19 +537,24 @@ class Shard:
 
     def _forget_deleted(self) -> list[SegmentName]:
         """Take segments out of the readers' view that the checkpoint says are deleted."""
-        checkpoint = self._checkpoint
-        gone = [name for name in self._segments if self._is_deleted(name, checkpoint)]
+        names, checkpoint = self._segments, self._checkpoint
+        follows = [*(name.first_offset for name in names[1:]), self._sealed]
+        gone = [
+            name for name, next_one in zip(names, follows, strict=False) if self._is_deleted(name, next_one, checkpoint)
+        ]
         if gone:
             left = set(gone)
             self._segments = [name for name in self._segments if name not in left]
         return gone
 
-    def _is_deleted(self, name: SegmentName, checkpoint: ShardCheckpoint) -> bool:
+    def _is_deleted(self, name: SegmentName, following: int, checkpoint: ShardCheckpoint) -> bool:
+        """`following` is at or above the segment's end. Only if that does not tell is the file opened: readers and
+        the committer wait meanwhile."""
         if any(first <= name.first_offset < end for first, end in checkpoint.deleted):
             return True
         if name.first_offset >= checkpoint.trimmed:
             return False
-        return self._readers.get(name).end_offset <= checkpoint.trimmed
+        return following <= checkpoint.trimmed or self._readers.get(name).end_offset <= checkpoint.trimmed
 
     def _let_go(self, names: Sequence[SegmentName]) -> None:
         for name in names:
@@ -608,7 +616,7 @@ class Shard:
         """Of bundles that are not in a segment file yet."""
         with self._view:
             unsealed = [*self._full, *([self._open] if self._open else [])]
-            return sum(bundle.size for segment in unsealed for bundle in segment.bundles)
+            return sum(segment.tally()[0] for segment in unsealed)
 
     def statistics(self) -> ShardStatistics:
         commits = self._committer.statistics()

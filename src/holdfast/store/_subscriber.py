@@ -84,7 +84,8 @@ class Subscriber:
         self._home, self._registration, self._lease = home, registration, lease
         self._clock, self._ids = clock, ids
         self._reading = threading.Lock()  # one thread at a time reads ahead
-        self._wake = threading.Condition(threading.Lock())  # its lock guards the rest
+        self._mutex = threading.Lock()  # guards the rest; taken by itself, which is quicker than by way of `_wake`
+        self._wake = threading.Condition(self._mutex)
         self._waiting = 0
         self._news = 0  # counts what may have brought something to deliver
         self._callbacks: list[Callable[[], None]] = []
@@ -95,7 +96,7 @@ class Subscriber:
         self._retries: list[tuple[float, int, int]] = []  # due, shard, offset; those no longer in `retrying` are void
         self._retrying = 0
         self._outbox = Outbox(
-            self.name, registration.number, lease, keeper, self._wake,
+            self.name, registration.number, lease, keeper, self._mutex,
             self._all_lanes, home.acks_written, self._end,
         )  # fmt: skip
         self._ended: HoldfastError | None = None
@@ -112,12 +113,13 @@ class Subscriber:
         """
         if count < 1:
             raise InputError(f"count is {count}; ask for one delivery at least")
-        deadline = Deadline(timeout, self._clock)
+        deadline: Deadline | None = None
         while True:
             news = self._news
             found = self._gather(count)
             if found:
                 return found
+            deadline = deadline or Deadline(timeout, self._clock)
             self.flush()
             self._wait(news, deadline)
             if deadline.passed():
@@ -173,13 +175,13 @@ class Subscriber:
             if alone and not taken:
                 raise
         if lane.noted:
-            with self._wake:
+            with self._mutex:
                 self._outbox.add()
         return taken
 
     def _gather_retries(self, found: list[Delivery], count: int, now: float) -> None:
         while self._retries and len(found) < count and self._in_flight < self.settings.window:
-            with self._wake:
+            with self._mutex:
                 if not self._retries or self._retries[0][0] > now:
                     return
                 due, shard, offset = heapq.heappop(self._retries)
@@ -191,7 +193,7 @@ class Subscriber:
             try:
                 placed = lane.read_again(offset)
             except BaseException:
-                with self._wake:
+                with self._mutex:
                     self._retry(lane, offset, due)
                 if found:
                     return
@@ -202,7 +204,7 @@ class Subscriber:
 
     def _deliver(self, lane: Lane, taken: Sequence[PlacedBundle], now: float) -> list[Delivery]:
         shard, expires, bundle_of = lane.shard.number, now + self.settings.deadline, self._home.bundle_of
-        tried = bool(lane.attempts) or lane.progress.has_attempts
+        tried = lane.has_attempts
         found = [
             Delivery(
                 bundle_of(placed, shard),
@@ -215,7 +217,7 @@ class Subscriber:
             )
             for placed in taken
         ]
-        with self._wake:
+        with self._mutex:
             in_flight = lane.in_flight
             for delivery in found:
                 in_flight[delivery.offset] = delivery
@@ -226,13 +228,13 @@ class Subscriber:
 
     def _pass(self, lane: Lane, offset: int) -> None:
         """Not meant for this subscriber: as good as acked."""
-        with self._wake:
+        with self._mutex:
             lane.acked.append(offset)
             self._outbox.add()
 
     def _lapse(self, now: float) -> None:
         """Silence until the deadline counts as a transient nack."""
-        with self._wake:
+        with self._mutex:
             for lane in self._lanes.values():
                 while (oldest := lane.oldest) is not None and oldest.expires <= now:
                     oldest.answer = Answer.LAPSED
@@ -249,7 +251,7 @@ class Subscriber:
             self._end(problem)
             raise problem from None
         lanes = self._home.lanes(self._registration, self._lanes)
-        with self._wake:
+        with self._mutex:
             self._lanes = lanes
 
     def _all_lanes(self) -> Iterable[Lane]:
@@ -264,7 +266,7 @@ class Subscriber:
 
     def _wait(self, news: int, deadline: Deadline) -> None:
         """Until there may be something new, a retry is due, a deadline passes, or time runs out."""
-        with self._wake:
+        with self._mutex:
             remaining = deadline.remaining()
             until = self._until_due()
             if until is not None:
@@ -286,7 +288,7 @@ class Subscriber:
         """There may be something new. Called under the commit lock of a shard, so it does next to nothing."""
         self._news += 1
         if self._waiting or self._callbacks:
-            with self._wake:
+            with self._mutex:
                 self._wake.notify_all()
                 callbacks, self._callbacks = self._callbacks, []
             for callback in callbacks:
@@ -300,8 +302,8 @@ class Subscriber:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def ack(self, delivery: Delivery) -> None:
-        with self._wake:
-            if self._is_moot(delivery):
+        with self._mutex:
+            if (delivery.answer is not Answer.OPEN or self._ended is not None) and self._is_moot(delivery):
                 return
             self._settle(delivery)
             delivery._lane.acked.append(delivery.offset)
@@ -315,14 +317,14 @@ class Subscriber:
     def nack(self, delivery: Delivery, reason: str, retry_in: float | None, *, transient: bool) -> None:
         if retry_in is not None and not retry_in >= 0:
             raise InputError(f"retry_in is {retry_in}; it is a number of seconds, 0 or more")
-        with self._wake:
+        with self._mutex:
             if self._is_moot(delivery):
                 return
             failures = self._attempts(delivery)[1] + (not transient)
         if not transient and failures >= self.settings.max_attempts and self._home.keeps_dead_letters:
             self.reject(delivery, f"given up after {failures} failures: {reason}")
             return
-        with self._wake:
+        with self._mutex:
             if self._is_moot(delivery):
                 return
             lapsed, delivery.answer = delivery.answer is Answer.LAPSED, Answer.ANSWERED
@@ -368,13 +370,13 @@ class Subscriber:
            a second time.
         2. Write the outcome down, synced.                     A crash now: it is final.
         """
-        with self._wake:
+        with self._mutex:
             if self._is_moot(delivery):
                 return
             attempts = self._attempts(delivery)[0] + 1
         self._check_lease()
         self._home.dead_letter(self._registration, delivery, attempts, reason, None)
-        with self._wake:
+        with self._mutex:
             if self._is_moot(delivery):
                 return
             self._settle(delivery)
@@ -393,7 +395,7 @@ class Subscriber:
         bad = [row for row in wanted if not 0 <= row < batch.num_rows]
         if bad or not wanted:
             raise InputError(f"rows {bad or wanted} of slot {slot!r}: it has the rows 0 to {batch.num_rows - 1}")
-        with self._wake:
+        with self._mutex:
             if self._is_moot(delivery):
                 return
             attempts = self._attempts(delivery)[0] + 1
@@ -436,7 +438,7 @@ class Subscriber:
         self._outbox.flush(sync=sync)
 
     def _end(self, problem: HoldfastError) -> None:
-        with self._wake:
+        with self._mutex:
             if self._ended is None:
                 self._ended = problem
             self._wake.notify_all()
@@ -450,12 +452,12 @@ class Subscriber:
 
     def delivering(self, shard: int) -> list[int]:
         """The offsets of a shard that are in hand."""
-        with self._wake:
+        with self._mutex:
             lane = self._lanes.get(shard)
             return [] if lane is None else list(lane.in_flight)
 
     def statistics(self) -> SubscriberStatistics:
-        with self._wake:
+        with self._mutex:
             return SubscriberStatistics(
                 self._delivered, self._delivered_bytes, self._acked, self._nacked, self._rejected, self._retried,
                 self._missed, self._in_flight, self._retrying, self._outbox.unwritten,
@@ -507,7 +509,7 @@ class Subscriber:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(wake_once, woken)
 
-        with self._wake:
+        with self._mutex:
             if self._news != news or self._ended is not None:
                 return
             delay = self._until_due()
@@ -516,7 +518,7 @@ class Subscriber:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(woken, delay)
         finally:  # also when the wait is given up
-            with self._wake:
+            with self._mutex:
                 self._callbacks = [each for each in self._callbacks if each is not wake]
 
     def __repr__(self) -> str:

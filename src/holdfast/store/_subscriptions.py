@@ -88,6 +88,7 @@ class Subscriptions:
         note: str,
     ) -> None:
         self._topic, self._folder, self._state, self._defaults = topic, folder, state, defaults
+        self.bundle_of = topic.bundle_of  # called for each delivery
         self._files, self._clock, self._ids = files, clock, ids
         self._keeper, self._listener, self._note = keeper, listener, note
         self._mutex = threading.Lock()
@@ -247,9 +248,6 @@ class Subscriptions:
         if not attributes or TO.encode() not in bytes(attributes):
             return True
         return bool(decode_attributes(attributes).get(TO, registration.number) == registration.number)
-
-    def bundle_of(self, placed: PlacedBundle, shard: int) -> RecordBundle:
-        return self._topic.bundle_of(placed, shard)
 
     def dead_letter(
         self,

@@ -12,6 +12,7 @@ A sweep that deletes:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 import structlog
 
 from holdfast.acks import AckLog, Outcome, OutcomeRecord, Progress
-from holdfast.clock import Clock
+from holdfast.clock import Clock, breathe
 from holdfast.config import BufferSettings, Cap
 from holdfast.errors import Backpressure
 from holdfast.files import Files
@@ -231,7 +232,7 @@ class Sweeper:
 
     def _mark(self, table: SegmentTable, registrations: Sequence[Registration], delivering: Sequence[int]) -> None:
         held = self._held(registrations)
-        for index in range(len(table)):
+        for index in breathe(range(len(table)), every=25):
             facts = table[index]
             finished, by_block, in_hand = _judge(facts, held, delivering)
             table.mark(index, finished=finished, held_by_block=by_block, delivering=in_hand)
@@ -341,9 +342,10 @@ class Sweeper:
 def _judge(
     facts: SegmentFacts, held: Sequence[tuple[Progress, bool]], delivering: Sequence[int]
 ) -> tuple[bool, bool, bool]:
-    """Finished by everyone; held by somebody who may; being delivered right now."""
+    """Finished by everyone; held by somebody who may; being delivered right now. `delivering` is sorted."""
     unfinished = [blocks for progress, blocks in held if progress.next_unfinished(facts.first) < facts.end]
-    in_hand = any(facts.first <= offset < facts.end for offset in delivering)
+    next_in_hand = bisect_left(delivering, facts.first)
+    in_hand = next_in_hand < len(delivering) and delivering[next_in_hand] < facts.end
     return bool(held) and not unfinished, not held or any(unfinished), in_hand
 
 
