@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast import Store, Topic
-from holdfast.store._key_format import KeyEntry, KeyFileHeader, encode_record
+from holdfast.store.key_format import KeyEntry, KeyFileHeader, encode_record
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles
 from operate.crashed_store import BUNDLES, SEALED_ENDS, SETTINGS, SHARD, STORE, TOPIC, bundle
 

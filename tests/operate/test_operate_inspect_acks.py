@@ -9,7 +9,7 @@ from holdfast.acks.format import FILE_HEADER_BYTES
 from holdfast.errors import Corruption
 from holdfast.operate import inspect
 from holdfast.retention._claim import Claim, encode_claim
-from holdfast.store._key_format import KeyEntry, KeyFileHeader, Kind, Void, encode_record
+from holdfast.store.key_format import KeyEntry, KeyFileHeader, Kind, Void, encode_record
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.testing import FakeClock, SimulatedFiles, flip_bit
 from operate.acked_store import ACK_CHECKPOINT, ACKS, KEYS, LEASE, TOPIC_CHECKPOINT, put

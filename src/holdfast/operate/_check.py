@@ -21,9 +21,9 @@ from holdfast.operate._segment_look import look_at_segment
 from holdfast.operate._survey import Seen, ShardSurvey, survey
 from holdfast.operate._wal_look import WalLook, look_into
 from holdfast.segment import parse_segment_name
-from holdfast.store._lease import SUBSCRIBERS
 from holdfast.store.keys import FOLDER as KEYS
 from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT
+from holdfast.store.lease import SUBSCRIBERS
 from holdfast.store.registry import Registry
 from holdfast.store.segments import SegmentName
 from holdfast.store.topic_state import TopicState

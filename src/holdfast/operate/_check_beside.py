@@ -16,15 +16,13 @@ from holdfast.operate._judge import damage, note, warning
 from holdfast.operate._progress import Work
 from holdfast.operate._segment_look import look_at_segment
 from holdfast.operate._survey import IN_TRASH
-from holdfast.retention import CLAIM, REQUEST, TRASH
-from holdfast.retention._claim import decode_claim
+from holdfast.retention import CLAIM, REQUEST, TRASH, decode_claim
 from holdfast.segment import parse_segment_name
-from holdfast.store._key_format import HEADER_BYTES, Damage, KeyFileHeader, generation_of, read_records
-from holdfast.store._key_log import DAMAGED_SUFFIX
-from holdfast.store._lease import SUBSCRIBERS
+from holdfast.store.key_format import DAMAGED_SUFFIX, HEADER_BYTES, Damage, KeyFileHeader, generation_of, read_records
 from holdfast.store.keys import FOLDER as KEYS
 from holdfast.store.keys import OPENING
 from holdfast.store.layout import LOCK
+from holdfast.store.lease import SUBSCRIBERS
 from holdfast.store.registry import Registry
 from holdfast.store.segments import SegmentName
 

@@ -25,8 +25,7 @@ import pyarrow as pa
 from holdfast.bundle import RecordBundle
 from holdfast.clock import Clock, Deadline, Ids
 from holdfast.errors import HoldfastError
-from holdfast.store import Store
-from holdfast.store._delivery import Delivery
+from holdfast.store import Delivery, Store
 
 TOPIC: Final = "demo/events"
 SUBSCRIBER: Final = "reader"

@@ -11,8 +11,8 @@ from holdfast.errors import Corruption
 from holdfast.files import Files
 from holdfast.operate._ack_look import AckEntry, look_at_acks
 from holdfast.operate._values import moment
-from holdfast.retention._claim import decode_claim
-from holdfast.store._key_format import HEADER_BYTES, UNPLACED, WITHDRAWN, Damage, KeyFileHeader, Void, read_records
+from holdfast.retention import decode_claim
+from holdfast.store.key_format import HEADER_BYTES, UNPLACED, WITHDRAWN, Damage, KeyFileHeader, Void, read_records
 
 Document = dict[str, Any]
 

@@ -15,7 +15,7 @@ from holdfast.files.checkpoint import MAGIC as CHECKPOINT_MAGIC
 from holdfast.retention import CLAIM, REQUEST
 from holdfast.segment.format import END_MAGIC as SEGMENT_END_MAGIC
 from holdfast.segment.format import MAGIC as SEGMENT_MAGIC
-from holdfast.store._key_format import FILE_MAGIC as KEYS_MAGIC
+from holdfast.store.key_format import FILE_MAGIC as KEYS_MAGIC
 from holdfast.store.layout import SHARD_CHECKPOINT, STORE_CHECKPOINT, TAIL, TOPIC_CHECKPOINT, TOPIC_LOCK
 from holdfast.wal.format import FILE_MAGIC as WAL_MAGIC
 from holdfast.wal.tail import MAGIC as TAIL_MAGIC

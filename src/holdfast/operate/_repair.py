@@ -26,9 +26,9 @@ from holdfast.operate._repair_shard import Signal, repair_shard
 from holdfast.operate._repair_topic import repair_store, repair_topic
 from holdfast.operate._survey import ShardSurvey
 from holdfast.slots import SlotTable
-from holdfast.store._lease import SUBSCRIBERS
 from holdfast.store.keys import FOLDER as KEYS
 from holdfast.store.layout import STORE_CHECKPOINT, TOPIC_CHECKPOINT, TOPIC_LOCK
+from holdfast.store.lease import SUBSCRIBERS
 from holdfast.store.recovery import lock_shard
 from holdfast.store.registry import Registry
 from holdfast.store.topic_state import TopicState

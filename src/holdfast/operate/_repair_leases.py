@@ -13,7 +13,7 @@ from holdfast.operate._ack_look import look_at_acks
 from holdfast.operate._aside import Aside
 from holdfast.operate._check_beside import HELD, LEASE, lease_document, listed
 from holdfast.operate._survey import ShardSurvey
-from holdfast.store._lease import SUBSCRIBERS
+from holdfast.store.lease import SUBSCRIBERS
 from holdfast.store.registry import Registration, Registry
 
 

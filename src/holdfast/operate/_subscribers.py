@@ -16,9 +16,9 @@ from holdfast.files import Files, SystemFiles
 from holdfast.names import validate_topic
 from holdfast.operate._values import moment
 from holdfast.store import Store, Topic
-from holdfast.store._views import SubscriberView
 from holdfast.store.registry import Registry, Removal
 from holdfast.store.topic_state import TopicState
+from holdfast.store.views import SubscriberView
 from holdfast.units import format_bytes
 
 Document = dict[str, Any]

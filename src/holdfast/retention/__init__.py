@@ -25,7 +25,7 @@ _deleter.py      deletions, one by one, failures tried again
 """
 
 from holdfast.retention._budget import Budget, Verdict
-from holdfast.retention._claim import BUDGET_LOCK, CLAIM
+from holdfast.retention._claim import BUDGET_LOCK, CLAIM, decode_claim
 from holdfast.retention._deleter import Deleter, Doomed, Failure, Report
 from holdfast.retention._facts import SegmentFacts, SegmentTable
 from holdfast.retention._neighbours import Neighbours
@@ -66,6 +66,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "Victim",
+    "decode_claim",
     "oldest_finished",
     "plan",
 ]

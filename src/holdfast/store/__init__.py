@@ -19,17 +19,17 @@ _follower.py          a shard as other processes see it
 segments.py           segment files: listing, open readers
 _span.py              a run of bundles in one place
 
-keys.py               idempotent append; _key_format.py, _key_log.py, _key_table.py, _key_receipt.py
+keys.py               idempotent append; key_format.py, _key_log.py, _key_table.py, _key_receipt.py
 
 _subscriptions.py     the subscribers of a topic: register, pause, remove; what this process delivers
 registry.py           who is subscribed; part of topic.checkpoint
-_lease.py             one holder at a time
+lease.py              one holder at a time
 _subscriber.py        Subscriber: deliver in order, answers in any order, retries, deadlines
 _lane.py              what a subscriber does in one shard
 _delivery.py          Delivery: one attempt
 _outbox.py            answers on their way into the ack logs
 dead_letters.py       what was rejected
-_views.py             how far each subscriber is
+views.py              how far each subscriber is
 
 _batch.py             Batch: what a source waits for
 _finalizers.py        who answers it

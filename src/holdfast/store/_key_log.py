@@ -24,7 +24,9 @@ import structlog
 from holdfast.clock import Clock
 from holdfast.errors import Corruption
 from holdfast.files import Files, WritableFile, replace_file
-from holdfast.store._key_format import (
+from holdfast.store._key_table import KeyTable
+from holdfast.store.key_format import (
+    DAMAGED_SUFFIX,
     HEADER_BYTES,
     MAX_ENTRIES,
     Damage,
@@ -36,11 +38,9 @@ from holdfast.store._key_format import (
     generation_of,
     read_records,
 )
-from holdfast.store._key_table import KeyTable
 from holdfast.store.layout import LOCK
 
 SWITCH_BYTES: Final = 4 << 20  # a smaller file is not worth a switch; a larger one may double first
-DAMAGED_SUFFIX: Final = ".damaged"
 _log = structlog.get_logger("holdfast.store")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.config import IdempotencySettings
-from holdfast.store._key_format import UNPLACED, WITHDRAWN, KeyEntry, Kind, Record, Void
+from holdfast.store.key_format import UNPLACED, WITHDRAWN, KeyEntry, Kind, Record, Void
 
 Range = tuple[int, int]  # of offsets, the end not included
 

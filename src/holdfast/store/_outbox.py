@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError, TryAgain
 from holdfast.store._disk_error import disk_error
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane
-from holdfast.store._lease import Lease
+from holdfast.store.lease import Lease
 
 FLUSH_SECONDS: Final = 0.005  # an answer is written down after so long at most
 FLUSH_COUNT: Final = 512  # or as soon as so many wait for it

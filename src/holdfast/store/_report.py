@@ -11,7 +11,7 @@ from holdfast.metrics import Sample
 from holdfast.retention import ShardUsage
 from holdfast.store._shard import Shard
 from holdfast.store._sweeper import Sweeper
-from holdfast.store._views import SubscriberView
+from holdfast.store.views import SubscriberView
 
 
 class Reported(Protocol):

@@ -22,11 +22,11 @@ from holdfast.store._delivery import Answer, Delivery, Rows
 from holdfast.store._disk_error import disk_error
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane
-from holdfast.store._lease import Lease
 from holdfast.store._outbox import FLUSH_COUNT, Outbox
 from holdfast.store._receipt import wake_once
 from holdfast.store._span import PlacedBundle
 from holdfast.store._subscriber_report import SubscriberStatistics
+from holdfast.store.lease import Lease
 from holdfast.store.registry import Registration
 
 ROWS_IN_A_LETTER: Final = 1_000  # their numbers are kept in attributes, which are bounded

@@ -22,17 +22,17 @@ from holdfast.errors import InvalidPosition, InvalidSettings
 from holdfast.files import Files
 from holdfast.metrics import Reporter
 from holdfast.names import validate_subscriber
-from holdfast.store import _lease
+from holdfast.store import lease
 from holdfast.store._delivery import Delivery, Rows
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane, Readable
-from holdfast.store._lease import SUBSCRIBERS, Lease
 from holdfast.store._listener import Listener
 from holdfast.store._ownership import list_shards
 from holdfast.store._span import PlacedBundle
 from holdfast.store._subscriber import Subscriber
 from holdfast.store._subscriber_report import report_subscriber
 from holdfast.store.layout import ACKS_LOCK, LOCK, TOPIC_CHECKPOINT, shard_folder
+from holdfast.store.lease import SUBSCRIBERS, Lease
 from holdfast.store.registry import Registration, Registry
 from holdfast.store.reserved import TO
 from holdfast.store.shard_checkpoint import ShardCheckpoint
@@ -131,11 +131,11 @@ class Subscriptions:
                 if registration != known:
                     write(registry.with_one(registration))
             barriers = [shard_folder(self._folder, shard.number) / ACKS_LOCK for shard in self._topic.shards()]
-            lease = Lease.take(
+            held = Lease.take(
                 self._files, self._folder, registration, note=self._note, takeover=takeover, barriers=barriers
             )
         subscriber = Subscriber(
-            self, registration, lease, settings, clock=self._clock, ids=self._ids, keeper=self._keeper
+            self, registration, held, settings, clock=self._clock, ids=self._ids, keeper=self._keeper
         )
         topic = self.name
         subscriber.reporter = Reporter(lambda: report_subscriber(topic, name, subscriber.statistics()))
@@ -209,7 +209,7 @@ class Subscriptions:
         """The subscriber is no more: its holder is fenced, and nothing is kept for it. On record in the checkpoint."""
         with self._state.changing() as write:
             registration = self._state.registry.get(name)
-            _lease.forget(self._files, self._folder, name)
+            lease.forget(self._files, self._folder, name)
             write(self._state.registry.without(name, self._clock.now_ns(), why))
         _log.warning("subscriber removed", topic=self.name, subscriber=name, why=why)
         metrics.SUBSCRIBERS_REMOVED.inc(self.name, kind)
@@ -221,7 +221,7 @@ class Subscriptions:
         return self._state.current()
 
     def holder(self, name: str) -> str | None:
-        return _lease.holder(self._files, self._folder, name)
+        return lease.holder(self._files, self._folder, name)
 
     # -- for the subscribers of this process --------------------------------------------------------------------
 

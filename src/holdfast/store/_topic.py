@@ -43,7 +43,6 @@ from holdfast.store._subscriber import Subscriber
 from holdfast.store._subscriptions import Start, Subscriptions, progress_of
 from holdfast.store._sweeper import Sweeper
 from holdfast.store._upkeep import UPKEEP_SECONDS, Upkeep
-from holdfast.store._views import SubscriberView, views
 from holdfast.store.dead_letters import DEAD_SUFFIX, DeadLetter
 from holdfast.store.keys import encode_key
 from holdfast.store.layout import ACKS, shard_folder
@@ -51,6 +50,7 @@ from holdfast.store.registry import Registration
 from holdfast.store.reserved import KEY, TO, refuse_reserved
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.store.topic_state import TopicState
+from holdfast.store.views import SubscriberView, views
 from holdfast.wal import Progress
 
 Position = int | Mapping[int, int] | None

@@ -6,7 +6,7 @@ stores nothing and gets the receipt of the first one. The window of a key begins
 is a new one. A damaged key log can only forget: then a repeat is stored a second time, but nothing is ever taken for
 stored that is not.
 
-The truth is in the bundles, which carry their keys; the key log (`_key_format` draws it) keeps them beyond the life of
+The truth is in the bundles, which carry their keys; the key log (`key_format` draws it) keeps them beyond the life of
 WAL and segment files. A keyed append, under the lock of the log:
 
 1. Read what other processes wrote; look the key up.
@@ -38,11 +38,11 @@ from holdfast.config import IdempotencySettings
 from holdfast.durability import Durability
 from holdfast.errors import Backpressure, InvalidBundle, TryAgain
 from holdfast.files import Files
-from holdfast.store._key_format import MAX_ENTRIES, MAX_KEY_BYTES, UNPLACED, WITHDRAWN, KeyEntry, Kind, Void
 from holdfast.store._key_log import SWITCH_BYTES, KeyLog
 from holdfast.store._key_receipt import FollowingReceipt, durable_receipt
 from holdfast.store._key_table import KeyTable, Range
 from holdfast.store._receipt import Receipt
+from holdfast.store.key_format import MAX_ENTRIES, MAX_KEY_BYTES, UNPLACED, WITHDRAWN, KeyEntry, Kind, Void
 
 FOLDER: Final = "keys"  # in the topic's
 OPENING: Final = "OPENING"  # a lock: shared by those who open a shard, exclusive while somebody makes sure of all

@@ -43,6 +43,7 @@ import crc32c
 
 from holdfast.errors import Corruption, NewerVersion
 
+DAMAGED_SUFFIX: Final = ".damaged"
 FILE_MAGIC: Final = b"HFKEYS\r\n"
 VERSION: Final = 1
 RECORD_MAGIC: Final = b"HFky"

@@ -10,6 +10,7 @@ waits for those locks once. So when a takeover returns, nothing of the earlier h
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -115,17 +116,23 @@ def is_held(files: Files, folder: Path, name: str, epoch: int) -> bool:
 def holder(files: Files, topic: Path, name: str) -> str | None:
     """Who holds the subscriber now; `None` if nobody does."""
     folder = topic / SUBSCRIBERS
-    epoch, who = read_lease(files, folder / f"{name}.lease")
+    try:
+        epoch, who = read_lease(files, folder / f"{name}.lease")
+    except Corruption:
+        return "nobody can tell: its lease is damaged; run `holdfast fsck`"
     return who if epoch and is_held(files, folder, name, epoch) else None
 
 
 def forget(files: Files, topic: Path, name: str) -> None:
     """The subscriber was removed: whoever holds it is fenced."""
     folder = topic / SUBSCRIBERS
-    epoch, _ = read_lease(files, folder / f"{name}.lease")
-    for path in (folder / f"{name}.lease", _held_path(folder, name, epoch)):
-        with contextlib.suppress(FileNotFoundError):
-            files.unlink(path)
+    if not files.is_folder(folder):
+        return
+    held = re.compile(re.escape(name) + r"-\d+\.held")
+    for present in files.list(folder):
+        if present == f"{name}.lease" or held.fullmatch(present):
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(folder / present)
 
 
 def _held_path(folder: Path, name: str, epoch: int) -> Path:
