@@ -457,6 +457,8 @@ class Subscriber:
             return [] if lane is None else list(lane.in_flight)
 
     def statistics(self) -> SubscriberStatistics:
+        if self._in_flight and self._ended is None:
+            self._lapse(self._clock.monotonic())  # a deadline that passed shows, also if nobody takes any more
         with self._mutex:
             return SubscriberStatistics(
                 self._delivered, self._delivered_bytes, self._acked, self._nacked, self._rejected, self._retried,
