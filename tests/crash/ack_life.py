@@ -411,3 +411,6 @@ def _truncated(life: Life) -> None:
     life.ack(lake, hand, new[:1])
     life.remove("late")
     life.upkeep()
+    life.ack(lake, hand, new[1:])
+    life.truncate(max(new) + 1)  # all of it is finished, and nothing has looked at that yet
+    life.append(1)

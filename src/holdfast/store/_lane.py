@@ -79,6 +79,10 @@ class Lane:
             self._placed = span.bundles(None)
             self.mean_size = span.mean_size
 
+    def rewind(self, offset: int) -> None:
+        """Read on from here once more: what was read could not be handed out."""
+        self._cursor, self._placed = offset, iter(())
+
     def read_again(self, offset: int) -> PlacedBundle | None:
         """The bundle at `offset`; `None` when it is final by now, or gone."""
         if self.progress.is_final(offset):

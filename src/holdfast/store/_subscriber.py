@@ -155,7 +155,13 @@ class Subscriber:
         for step in range(len(lanes)):
             lane = lanes[(self._turn + step) % len(lanes)]
             taken = self._read(lane, room, alone=not found)
-            found += self._deliver(lane, taken, now)
+            try:
+                found += self._deliver(lane, taken, now)
+            except (HoldfastError, OSError):
+                lane.rewind(taken[0].offset)
+                if found:
+                    break
+                raise
             room -= len(taken)
             if room <= 0:
                 break
@@ -192,15 +198,15 @@ class Subscriber:
                 self._retrying -= 1
             try:
                 placed = lane.read_again(offset)
+                again = [] if placed is None else self._deliver(lane, [placed], now)
             except BaseException:
                 with self._mutex:
                     self._retry(lane, offset, due)
                 if found:
                     return
                 raise
-            if placed is not None:
-                self._retried += 1
-                found += self._deliver(lane, [placed], now)
+            self._retried += len(again)
+            found += again
 
     def _deliver(self, lane: Lane, taken: Sequence[PlacedBundle], now: float) -> list[Delivery]:
         shard, expires, bundle_of = lane.shard.number, now + self.settings.deadline, self._home.bundle_of
