@@ -27,7 +27,7 @@ import pyarrow as pa
 import pytest
 
 import holdfast as hf
-from crash.still import open_still, work
+from crash.still import open_still, without_committers, work
 from holdfast.acks import BatchStatus, Outcome
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles
@@ -308,6 +308,7 @@ def offsets_of(topic: hf.Topic) -> list[int]:
     return [bundle.offset for bundle in topic.bundles() if bundle.offset is not None]
 
 
+@without_committers()
 def live() -> Life:
     """The whole script; comments tell which segment holds what."""
     life = Life()

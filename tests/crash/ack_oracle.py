@@ -40,6 +40,7 @@ from crash.ack_life import (
     open_store,
     upkeep,
 )
+from crash.still import without_committers
 from holdfast.acks import BatchStatus, Outcome, Progress
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.registry import Registration
@@ -107,6 +108,11 @@ class Facts:
                 self.deleted.update(offsets)
             case Answered(batch, status):
                 self.answered[batch] = status
+
+    @property
+    def is_rejecting(self) -> bool:
+        """Was something being rejected when the crash came?"""
+        return any(Outcome.REJECTED in asked and place not in self.durable for place, asked in self.asked.items())
 
     @property
     def highest(self) -> int:
@@ -219,9 +225,14 @@ def _finished_by(facts: Facts, name: str, offset: int) -> bool:
     return bool(facts.asked.get((known.number, offset))) or dropped
 
 
-def check_dead_letters(facts: Facts, store: hf.Store) -> None:
+def check_dead_letters(facts: Facts, store: hf.Store, look: Look) -> None:
     """Whatever a subscriber rejected for good is kept, once, as it was."""
     rejected = {place for place, outcome in facts.durable.items() if outcome is Outcome.REJECTED}
+    for name, registration in look.subscribers.items():
+        for subscriber, offset in facts.asked:
+            if subscriber == registration.number:
+                outcome = look.progress[name].worst(offset, offset + 1)
+                rejected |= {(subscriber, offset)} if outcome is Outcome.REJECTED else set()
     if not rejected:
         return
     letters = [DeadLetter.from_bundle(bundle) for bundle in store.topic(DEAD).bundles()]
@@ -269,6 +280,7 @@ def reopen(files: SimulatedFiles, seed: int) -> hf.Store:
     return open_store(files, FakeClock(), SequenceIds(seed))
 
 
+@without_committers()
 def check(state: CrashState) -> None:
     """Open what the crash left and go through the laws, work on, lose the power once more and look again.
 
@@ -289,8 +301,8 @@ def _check(state: CrashState, turn: int) -> None:
         upkeep(store, topic)
         look = check_laws(facts, topic)
         check_answers(facts, topic)
-        if turn % 3 == 0:
-            check_dead_letters(facts, store)
+        if turn % 3 == 0 or facts.is_rejecting:
+            check_dead_letters(facts, store, look)
         if state.mode is CrashMode.KILLED:
             _check_power_cut(state, facts)
         gone = facts.deleted | _work_on(facts, store, topic, look)

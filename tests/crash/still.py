@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import holdfast as hf
 from holdfast.clock import Ids
+from holdfast.store._committer import Committer
 from holdfast.testing import FakeClock, SimulatedFiles
 
 STORE = Path("/store")
@@ -77,3 +80,10 @@ def open_still(files: SimulatedFiles, settings: Mapping[str, Any], clock: FakeCl
 def work(store: hf.Store) -> None:
     """What the background thread has to do right now."""
     store._keeper.work()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def without_committers() -> Iterator[None]:
+    """Appends are committed by whoever waits for one, or flushes."""
+    with mock.patch.object(Committer, "_start", return_value=None):
+        yield

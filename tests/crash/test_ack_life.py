@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from crash.ack_fault_life import live_with_faults
 from crash.ack_life import Life, live
 from crash.ack_oracle import check
 from holdfast.testing import CrashMode, crash_states
@@ -43,6 +44,22 @@ def test_no_crash_forgets_skips_or_brings_anything_back(part: int) -> None:
 def test_a_kill_then_a_power_cut(part: int) -> None:
     """Who takes over from a killed process makes durable whatever it acts on: deletions, answers."""
     for state in crash_states(lived().files, modes=[CrashMode.KILLED], stride=4, offset=2 * part):
+        check(state)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_no_crash_after_faults_forgets_skips_or_brings_anything_back(part: int) -> None:
+    """The same on a disk that failed now and then before: syncs, renames, records of deletions, files that stay."""
+    files = live_with_faults().files
+    for state in crash_states(files, modes=CrashMode, seed=1, per_prefix=2, stride=4, offset=2 * part):
+        check(state)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_no_crash_after_faults_in_many_more_states(part: int) -> None:
+    """The same for every prefix, more densely."""
+    for state in crash_states(live_with_faults().files, modes=CrashMode, per_prefix=4, stride=4, offset=part):
         check(state)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 import tracemalloc
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import holdfast as hf
 from crash.still import open_still
 from holdfast.acks import BatchStatus
 from holdfast.clock import SystemClock
-from holdfast.errors import Backpressure
+from holdfast.errors import Backpressure, Fenced
 from holdfast.retention import SegmentFacts, SegmentTable
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles
 from store.storekit import SEGMENTS, SHARD, STORE, TOPIC, append, contents, put, running_store, until
@@ -426,3 +428,64 @@ def test_registering_and_removing_while_sweeps_run() -> None:
             topic.subscribe(f"passer-{number}", start="latest").close()
             topic.remove(f"passer-{number}")
         until(lambda: contents(topic).keys() <= {59})
+
+
+def test_registering_waits_for_a_sweep_that_waits_for_nobody() -> None:
+    """Who registers has the topic's lock and waits for the ack log; the sweep that has that looks up who there is."""
+    shelf = Shelf()
+    lake = shelf.topic.subscribe("lake")
+    shelf.put(0)
+    ack(lake)
+    acks_lock, folder = SHARD / "acks" / "LOCK", STORE / "prod" / "logs"
+    other = hf.Store.open(STORE, read_only=True, files=shelf.files, clock=shelf.clock)  # as another process
+    sweeping = threading.Thread(target=shelf.sweep, daemon=True)
+    elsewhere = threading.Thread(target=lambda: other.topic(TOPIC).subscribe("elsewhere"), daemon=True)
+    registering = threading.Thread(target=lambda: shelf.topic.subscribe("audit"), daemon=True)
+    elsewhere_waits, registering_waits = threading.Event(), threading.Event()
+    step = ["no lock yet"]
+
+    def before(operation: str, path: Path) -> None:
+        thread, call = threading.current_thread(), (operation, path)
+        if thread is sweeping and call == ("lock", acks_lock) and step[0] == "no lock yet":
+            step[0] = ""
+            other.topic(TOPIC).subscribe("other", start="latest")  # so that what this process knows is out of date
+            step[0] = "has the ack log's lock"
+        elif thread is sweeping and call == ("read", folder / "topic.checkpoint") and step[0].startswith("has"):
+            step[0] = ""
+            elsewhere.start()
+            assert elsewhere_waits.wait(60)
+            registering.start()
+            assert registering_waits.wait(60)
+        elif thread is elsewhere and call == ("lock", acks_lock):
+            elsewhere_waits.set()
+        elif thread is registering and call == ("lock", folder / "topic.lock"):
+            registering_waits.set()
+
+    shelf.files.before = before
+    sweeping.start()
+    sweeping.join(20)
+    assert registering_waits.is_set()
+    for thread in (sweeping, elsewhere, registering):
+        thread.join(20)
+        assert not thread.is_alive(), "they wait for each other"
+    shelf.files.before = None
+    assert set(shelf.topic.subscribers()) == {"lake", "audit", "other", "elsewhere"}
+    other.close()
+    shelf.store.close()
+
+
+def test_closing_beside_a_removed_subscriber_lets_go_of_the_shard() -> None:
+    """An answer that can no longer be written down, for its subscriber is gone, does not keep the rest from closing."""
+    shelf = Shelf()
+    lake = shelf.topic.subscribe("lake")
+    shelf.topic.subscribe("audit")
+    shelf.put(0)
+    lake.take(1, timeout=0)[0].ack()
+    shelf.topic.remove("lake")
+    with contextlib.suppress(Fenced):
+        shelf.store.close()
+    shelf.open()
+    assert put(shelf.topic, 1) == 1
+    assert list(shelf.topic.positions()) == [0]
+    assert ack(shelf.topic.subscribe("audit")) == [0, 1]
+    shelf.store.close()

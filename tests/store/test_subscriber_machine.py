@@ -75,6 +75,8 @@ class SubscriberMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.4, 1.0, 5.0, 60.0]))
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
+        self.sub.statistics()  # whoever asks, deadlines that have passed are seen to
+        self.lapse()
 
     # -- taking ---------------------------------------------------------------------------------------------------
 
@@ -93,7 +95,6 @@ class SubscriberMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 6))
     def take(self, count: int) -> None:
-        self.lapse()
         taken = self.sub.take(count, timeout=0)
         now = self.clock.monotonic()
         assert len(taken) <= count
@@ -189,13 +190,14 @@ class SubscriberMachine(RuleBasedStateMachine):
 
     @rule()
     def next_holder(self) -> None:
+        self.sub.flush(sync=True)  # closing writes answers, and a power cut may still take those
         self.sub.close()
         self.subscribe()
 
     @rule()
     def takeover(self) -> None:
         first = self.sub
-        first.flush()
+        first.flush(sync=True)
         self.subscribe(takeover=True)
         with pytest.raises(Fenced):
             first.take(1, timeout=0)

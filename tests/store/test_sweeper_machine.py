@@ -69,6 +69,7 @@ class Reader:
         late = [offset for offset in given if self.outcomes.get(offset) is Outcome.DROPPED]
         for offset in late:
             given.pop(offset).ack()  # changes nothing: the first final outcome stands
+        self.held.flush()
         self.late = bool(late)
         self.hand |= given
         return given

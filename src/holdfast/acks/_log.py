@@ -76,6 +76,7 @@ class AckLog:
         self._synced = (0, 0)  # file and position up to which everything read is durable
         self._names_synced = -1  # the file whose name was made durable last
         self._distrusted: int | None = None  # a file that this log could not sync, or make durably
+        self._relied = False  # did this object bring what was in the files into a checkpoint?
 
     @classmethod
     def create(cls, files: Files, folder: Path, shard_id: bytes) -> None:
@@ -160,10 +161,18 @@ class AckLog:
         self._renew()
 
     def sync(self) -> None:
-        """Make durable all that `refresh` has read, whoever wrote it; costs nothing if there is nothing new."""
+        """Make durable all that `refresh` has read, whoever wrote it; costs nothing if there is nothing new.
+
+        The first time, what was there before is brought into the checkpoint: a sync of it may have failed, and whoever
+        was told so been killed before leaving the mark.
+        """
         with self.lock:
             read = self._follower.number, self._follower.position
         if read <= self._synced:
+            return
+        if not self._relied:
+            with self.exclusive():
+                self.rotate(self.state.progress.keys())
             return
         durable = True
         with self._shared():
@@ -224,6 +233,7 @@ class AckLog:
             checkpoint.write(self._files, self._shard, self._shard_id, kept)
             follower.state.keep(kept)
             follower.rotated(number)
+            self._relied = True
             self._synced = (number, FILE_HEADER_BYTES)
             self._distrusted = None
         self._unlink_below(number)

@@ -18,7 +18,7 @@ from holdfast.bundle import RecordBundle, decode_attributes
 from holdfast.clock import Clock, Ids
 from holdfast.config import SubscriberSettings
 from holdfast.config.settings import DEAD_SUFFIX
-from holdfast.errors import InvalidPosition, InvalidSettings
+from holdfast.errors import Fenced, HoldfastError, InvalidPosition, InvalidSettings
 from holdfast.files import Files
 from holdfast.metrics import Reporter
 from holdfast.names import validate_subscriber
@@ -328,8 +328,17 @@ class Subscriptions:
                 self._watched.add(path)
 
     def close(self) -> None:
+        """Close them all, and raise the first problem; one that was fenced is another's by now, and no problem."""
+        problems: list[HoldfastError] = []
         for subscriber in self.open:
-            subscriber.close()
+            try:
+                subscriber.close()
+            except Fenced as fenced:
+                _log.warning("subscriber ended", subscriber=subscriber.name, error=str(fenced))
+            except HoldfastError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
 
 def progress_of(acks: AckLog, registration: Registration, shard: int) -> Progress:

@@ -2,8 +2,8 @@
 
 A sweep that deletes:
 
-1. Lock the ack log exclusively and read it to its end; read the subscribers anew. Nobody can register or finish
-   anything now, and the plan is made again from what is certain.
+1. Make sure that the subscribers on record are durable. Lock the ack log exclusively and read it to its end; nobody can
+   register or finish anything now, and the plan is made again from what is certain.
 2. Of what is unfinished and goes all the same, write `dropped` outcomes for each subscriber that needs it, synced.
 3. Sync the ack log: what it says is acted upon.
 4. Sync a record in the shard that nothing of it is needed; readers no longer find it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -82,12 +82,14 @@ class Sweeper:
         clock: Clock,
         registry: Callable[[], Registry],
         secure: Callable[[], None],
+        is_secure: Callable[[], bool],
         delivering: Callable[[], Iterable[int]],
         neighbours: Neighbours,
     ) -> None:
         self._shard, self._acks, self._settings = shard, acks, settings
         self._files, self._clock = files, clock
-        self._registry, self._secure, self._delivering = registry, secure, delivering
+        self._registry, self._delivering = registry, delivering
+        self._secure, self._is_secure = secure, is_secure
         self._deleter = Deleter(files, clock, shard.folder, shard.name)
         self.capped = bool(caps)
         self.budget = Budget(
@@ -250,12 +252,15 @@ class Sweeper:
 
     def _carry_out(self, over: int, asked: int) -> Plan:
         """Steps 1 to 5 at the top of this module."""
+        self._secure()
         with self._acks.exclusive():
             final = self._plan(over, asked)
             if not final.deletions:
                 return final
+            if not self._is_secure():  # somebody changed them just now: look again
+                return replace(final, deletions=(), more=True)
             ranges = [(each.first, each.end) for each in final.deletions]
-            self._rely_on_registry(ranges)
+            self._finish_lost(ranges)
             self._give_up([each for each in final.deletions if each.unfinished])
             self._acks.sync()
             paths = {_first_of(path): path for path in self._shard.delete(ranges)}
@@ -275,12 +280,11 @@ class Sweeper:
             self.counts.emergencies += 1
         self.counts.segments_dropped += len(deletions)
 
-    def _rely_on_registry(self, ranges: Sequence[Range]) -> None:
-        """Make the subscribers that we know durable; offsets around `ranges` that never held anything are finished.
+    def _finish_lost(self, ranges: Sequence[Range]) -> None:
+        """Offsets around `ranges` that never held anything are finished.
 
-        Those would otherwise be taken for deleted ones, once the record of them goes with their neighbours.
+        They would otherwise be taken for deleted ones, once the record of them goes with their neighbours.
         """
-        self._secure()
         lost = self._shard.lost()
         if not lost or not ranges:
             return
@@ -321,14 +325,18 @@ class Sweeper:
 
     def truncate(self, before: int) -> int:
         """Delete everything below `before` on request; what is unfinished counts as dropped."""
-        with self._acks.exclusive():
-            self._shard.flush()
-            before = min(before, self._shard.durable)  # what comes later is not asked for
-            if before > self._shard.start:
-                self._rely_on_registry([(self._shard.start, before)])
-                self._record(self.dropping([(self._shard.start, before)], "truncated on request"))
-                self._acks.sync()
-            return self._shard.truncate(before)
+        while True:
+            self._secure()
+            with self._acks.exclusive():
+                if not self._is_secure():  # somebody changed the subscribers just now
+                    continue
+                self._shard.flush()
+                before = min(before, self._shard.durable)  # what comes later is not asked for
+                if before > self._shard.start:
+                    self._finish_lost([(self._shard.start, before)])
+                    self._record(self.dropping([(self._shard.start, before)], "truncated on request"))
+                    self._acks.sync()
+                return self._shard.truncate(before)
 
     def _count(self, report: Report) -> None:
         self.counts.files_deleted += len(report.deleted)

@@ -451,7 +451,7 @@ class Topic:
         return Sweeper(
             shard, self.acks(number), self.settings, self._caps,
             store=self._folder.parent.parent, files=self._files, clock=self._clock, registry=self._state.current,
-            secure=self._state.secure,
+            secure=self._state.secure, is_secure=lambda: self._state.is_secure,
             delivering=lambda: self._subscriptions.delivering(number),
             neighbours=self._neighbours,
         )  # fmt: skip
@@ -579,11 +579,26 @@ class Topic:
         return mapping
 
     def close(self) -> None:
+        """Let go of everything: each step is gone whatever became of the others, and the first problem is raised."""
         self.closing = True
-        self._subscriptions.close()
-        self._upkeep.close()
-        self._reporter.close()
-        self._finalizers.close()
+        problems: list[Exception] = []
+        steps = (
+            self._subscriptions.close,
+            self._upkeep.close,
+            self._reporter.close,
+            self._finalizers.close,
+            self._close_own,
+            self._ownership.close,
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+
+    def _close_own(self) -> None:
         with self._claim_lock:
             self._closed = True
             own, self._own = self._own, None
@@ -593,14 +608,11 @@ class Topic:
         for log in self._acks.values():
             log.close()
         self._listener.remove(self._heard)
-        for path in self._answers_heard:
+        for path in (*self._answers_heard, *(() if own is None else self._watched(own))):
             self._listener.unwatch(path)
+        if self._sweep_reporter is not None:
+            self._sweep_reporter.close()
+        if self.sweeper is not None:
+            self.sweeper.close()
         if own is not None:
-            for path in self._watched(own):
-                self._listener.unwatch(path)
-            if self.sweeper is not None:
-                self.sweeper.close()
-            if self._sweep_reporter is not None:
-                self._sweep_reporter.close()
             self._ownership.let_go(own)
-        self._ownership.close()

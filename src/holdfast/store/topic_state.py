@@ -38,7 +38,6 @@ class TopicState:
         self.registry = Registry()
         self._read = b""  # the checkpoint as last read or written
         self._durable = False  # did we ourselves make durable what we know?
-        self._secured = b""  # the checkpoint that was last synced for somebody who relied on it
         self.reload()
 
     @classmethod
@@ -93,17 +92,21 @@ class TopicState:
                 lock.release()
 
     def secure(self) -> None:
-        """Make durable what we know of subscribers: whoever wrote it may have been killed before it was."""
-        with self._mutex:
-            if self._durable or self._secured == self._read:
-                return
-            file = self._files.open(self._folder / TOPIC_CHECKPOINT)
-            try:
-                file.sync()
-            finally:
-                file.close()
-            self._files.sync_folder(self._folder)
-            self._secured = self._read
+        """Make durable what is known of subscribers: whoever wrote it may have failed to, or been killed before.
+
+        Written again, not only synced: a folder whose sync failed once may never make that name durable.
+        """
+        self.current()
+        if not self._durable:
+            with self.changing() as write:
+                if not self._durable:
+                    write(self.registry)
+
+    @property
+    def is_secure(self) -> bool:
+        """Is what stands in the checkpoint now what we ourselves made durable?"""
+        self.current()
+        return self._durable
 
     def _register(self, registry: Registry) -> None:
         self._write(self.slots, self._merged, self.schema_count, registry)
