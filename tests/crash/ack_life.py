@@ -155,7 +155,6 @@ class Life:
         self.clock, self.ids = FakeClock(), SequenceIds(1)
         self.number = 0
         self._unwritten: list[Asked] = []
-        self._waiting: list[Any] = []  # batches
         self._dropped: dict[int, set[int]] = {}  # by subscriber, as far as it was noted
 
     def open(self, **retention: Any) -> hf.Store:
@@ -179,8 +178,8 @@ class Life:
             receipt.wait(timeout=30)
             self.files.note(Promised(number, receipt.offset))
         for each in opened:
+            self._wait_for(each)
             each.close()
-            self._waiting.append(each)
         if seal:
             self.topic.seal()
         return [receipt.offset for _, receipt in receipts]
@@ -189,7 +188,16 @@ class Life:
         """A source that was restarted asks for its batch."""
         found = self.topic.find_batch("source", "run", batch)
         assert found is not None
-        self._waiting = [found]
+        self._wait_for(found)
+
+    def _wait_for(self, batch: hf.Batch) -> None:
+        """Note the answer at the moment the source is told."""
+
+        def told() -> None:
+            if batch.status is not None:  # else the store closes
+                self.files.note(Answered(batch.id.batch, batch.status))
+
+        batch._callbacks.append(told)
 
     def append_in_vain(self, count: int) -> None:
         self.files.fail("append", path="*.wal*", error=errno.ENOSPC, times=None, short=30)
@@ -275,9 +283,6 @@ class Life:
         gone = before - set(offsets_of(self.topic))
         if gone:
             self.files.note(Deleted(tuple(sorted(gone))))
-        for batch in [batch for batch in self._waiting if batch.status is not None]:
-            self.files.note(Answered(batch.id.batch, batch.status))
-            self._waiting.remove(batch)
         return gone
 
     def truncate(self, before: int) -> None:

@@ -65,6 +65,7 @@ def test_names_on_disk() -> None:
     files = a_life()
     found = sorted(path.relative_to(STORE).as_posix() for path in _walk(files, STORE))
     assert found == [
+        "prod/logs/claims.lock",
         "prod/logs/shard-0000/LOCK",
         "prod/logs/shard-0000/acks/0000000000000000.acks",
         "prod/logs/shard-0000/acks/LOCK",
