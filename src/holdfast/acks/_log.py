@@ -76,7 +76,7 @@ class AckLog:
         self._synced = (0, 0)  # file and position up to which everything read is durable
         self._names_synced = -1  # the file whose name was made durable last
         self._distrusted: int | None = None  # a file that this log could not sync, or make durably
-        self._relied = False  # did this object bring what was in the files into a checkpoint?
+        self._relied: bool | None = None  # were there no records yet when we came, or has a checkpoint taken them in?
 
     @classmethod
     def create(cls, files: Files, folder: Path, shard_id: bytes) -> None:
@@ -110,6 +110,8 @@ class AckLog:
     def _refresh(self, *, alone: bool) -> Change:
         with self.lock:
             self._follower.refresh(alone=alone)
+            if self._relied is None:
+                self._relied = self._follower.records == 0
             return self._follower.take_change()
 
     @property
