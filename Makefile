@@ -29,10 +29,10 @@ format: setup
 	$(BIN)/ruff format src tests bench
 
 test: setup
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-long: setup
-	$(BIN)/pytest -n 2 -m "long or not long" --timeout 3600
+	$(BIN)/pytest -n 2 --dist worksteal -m "long or not long" --timeout 3600
 
 bench-append: setup
 	$(BIN)/python bench/append.py

@@ -14,6 +14,7 @@ down what a caller was told, at the moment it was told, as notes in the disk's j
     Dropping     from here on whatever is below this offset may be given up, for whoever has not finished it
     Trimming     a truncation was begun: offsets below may be gone
     Deleted      these offsets are gone: from here on they must not be found
+    Sealed       a segment with this number was made: no other may ever have it
     Answered     a source was told this status of its batch: from here on it can ask for it, and hears the same
 """
 
@@ -27,13 +28,15 @@ import pyarrow as pa
 import pytest
 
 import holdfast as hf
-from crash.still import open_still, without_committers, work
+from crash.still import STORE, open_still, without_committers, work
 from holdfast.acks import BatchStatus, Outcome
 from holdfast.errors import Fenced, HoldfastError
+from holdfast.store.segments import list_segments
 from holdfast.testing import FakeClock, SequenceIds, SimulatedFiles
 
 TOPIC = "prod/logs"
 DEAD = "prod/logs.dead"
+SHARD = STORE / "prod" / "logs" / "shard-0000"
 ROTATE_BYTES = 700  # of the ack log: a few records
 
 
@@ -103,6 +106,10 @@ class Trimming(NamedTuple):
 
 class Deleted(NamedTuple):
     offsets: tuple[int, ...]
+
+
+class Sealed(NamedTuple):
+    segment_seq: int
 
 
 class Answered(NamedTuple):
@@ -181,8 +188,12 @@ class Life:
             self._wait_for(each)
             each.close()
         if seal:
-            self.topic.seal()
+            self.seal()
         return [receipt.offset for _, receipt in receipts]
+
+    def seal(self) -> None:
+        self.topic.seal()
+        self.files.note(Sealed(last_segment(self.files)))
 
     def ask_for(self, batch: str) -> None:
         """A source that was restarted asks for its batch."""
@@ -305,6 +316,11 @@ class Life:
                 self._dropped[registration.number] |= new
 
 
+def last_segment(files: SimulatedFiles) -> int:
+    """The highest number of a segment that is there; -1 if there is none."""
+    return max((name.segment_seq for name in list_segments(files, SHARD / "segments")), default=-1)
+
+
 def number_of(subscriber: Any) -> int:
     return int(subscriber._registration.number)
 
@@ -332,7 +348,7 @@ def _outcomes_and_deletion_in_the_middle(life: Life) -> None:
     life.append(3)
     lake = life.subscribe("lake", authoritative=True)
     life.append(2, batch="one")
-    life.topic.seal()  # segment A: 0 to 4
+    life.seal()  # segment A: 0 to 4
     hand = life.take(lake)
     life.ack(lake, hand, [0])
     life.nack(lake, hand, 2)
@@ -378,8 +394,9 @@ def _takeover_and_everything_deleted(life: Life) -> None:
     life.ack(audit, other, [13])
     life.upkeep()
     assert offsets_of(life.topic) == []
-    life.append(2, seal=True)  # 14 and 15
+    life.append(2, batch="plain", seal=True)  # 14 and 15
     life.ack(lake, life.take(lake), [15, 14])
+    assert life.upkeep() == set()  # nothing but the answer needs these outcomes to be durable
     life.remove("audit")  # which held them
     assert life.upkeep() == {14, 15}
     life.append(2, seal=True)  # 16 and 17

@@ -2,8 +2,8 @@
 
     python acker.py STORE NAME SEED
 
-Says a line of offsets each time after they were written down; ends when the topic says that it is over: a bundle whose
-attribute `last` is set.
+Says a line of offsets each time after they were written down; ends when it has finished the bundle whose attribute
+`last` is set, and all before it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from crash.ack_fault_life import live_with_faults
 from crash.ack_life import Life, live
-from crash.ack_oracle import check
+from crash.ack_oracle import check, check_second_crashes
 from holdfast.testing import CrashMode, crash_states
 
 PARTS = 4
@@ -29,7 +29,10 @@ def test_the_same_life_leaves_the_same_journal() -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_crash_forgets_skips_or_brings_anything_back(part: int) -> None:
-    """Whatever a crash leaves opens, and every law of outcomes, registration and deletion holds."""
+    """Whatever a crash leaves opens, and every law of outcomes, registration and deletion holds.
+
+    After a kill they hold for what the next process has acted on, too, when the power is cut right then.
+    """
     states = crash_states(lived().files, modes=CrashMode, per_prefix=2, stride=PARTS, offset=part)
     modes = Counter()
     for state in states:
@@ -41,10 +44,18 @@ def test_no_crash_forgets_skips_or_brings_anything_back(part: int) -> None:
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_a_kill_then_a_power_cut(part: int) -> None:
-    """Who takes over from a killed process makes durable whatever it acts on: deletions, answers."""
-    for state in crash_states(lived().files, modes=[CrashMode.KILLED], stride=4, offset=2 * part):
-        check(state)
+def test_a_crash_while_looking_after_what_a_crash_left(part: int) -> None:
+    """Recovery and upkeep can be interrupted anywhere, and done again, and all laws hold."""
+    states = crash_states(lived().files, modes=CrashMode, per_prefix=1, first=60, stride=160, offset=80 * part)
+    assert sum(check_second_crashes(state, stride=13) for state in states) > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_a_crash_while_looking_after_what_a_crash_left_in_many_more_states(part: int) -> None:
+    """The same, several times as densely in both crashes."""
+    for state in crash_states(lived().files, modes=CrashMode, per_prefix=1, first=60, stride=40, offset=10 * part):
+        check_second_crashes(state, stride=5)
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -62,8 +62,8 @@ def run(store: Path, count: int, kills: int) -> None:
         steady = Acker(store, "steady", 1)
         lives = [Acker(store, "mortal", 2)]
         for first in range(0, count, 20):
-            last = {"last": True} if first + 20 >= count else {}
             for number in range(first, first + 20):
+                last = {"last": True} if number == count - 1 else {}
                 topic.append({"logs": batch(number)}, attributes={"id": number, **last})
             topic.flush()
             if len(lives) <= kills and first > len(lives) * count // (kills + 1):

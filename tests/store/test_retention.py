@@ -14,6 +14,7 @@ import pytest
 
 import holdfast as hf
 from crash.still import open_still
+from holdfast import metrics
 from holdfast.acks import BatchStatus
 from holdfast.clock import SystemClock
 from holdfast.errors import Backpressure, Fenced
@@ -67,6 +68,12 @@ def ack(subscriber: Any, offsets: Iterable[int] | None = None) -> list[int]:
         given[offset].ack()
     subscriber.flush()
     return sorted(given)
+
+
+def dropped_in_metrics(subscriber: str) -> float:
+    """Since the process began: metrics are the process's, whatever store it opens."""
+    labels = {"topic": TOPIC, "subscriber": subscriber}
+    return metrics.REGISTRY.get_sample_value("holdfast_subscriber_dropped_bundles_total", labels) or 0
 
 
 def watermark(topic: hf.Topic, name: str) -> int:
@@ -128,6 +135,7 @@ def test_max_age_takes_finished_data_only_unless_told_otherwise(expire: bool) ->
 
 def test_drop_oldest_under_a_stuck_subscriber() -> None:
     """Its watermark moves on and the drop is counted; a healthy subscriber lost nothing that it could still read."""
+    before = dropped_in_metrics("stuck")
     shelf = Shelf(max_segments=3, size_cap_policy="drop_oldest")
     shelf.topic.subscribe("stuck")
     healthy = shelf.topic.subscribe("healthy")
@@ -141,6 +149,7 @@ def test_drop_oldest_under_a_stuck_subscriber() -> None:
     assert view["healthy"].shards[0].dropped == 0
     assert view["stuck"].shards[0].watermark == view["stuck"].shards[0].dropped == 17
     assert shelf.counts.bundles_dropped == {"stuck": 17}
+    assert dropped_in_metrics("stuck") - before == 17
     assert shelf.counts.segments_dropped == 17
     assert shelf.counts.emergencies == 17
     shelf.store.close()
