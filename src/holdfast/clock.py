@@ -37,8 +37,8 @@ class SystemIds:
     random_bytes = staticmethod(os.urandom)
 
 
-def breathe(items: Iterable[T], every: int = 250) -> Iterator[T]:
-    """`items`, with a pause for other threads after every few.
+def breathe(items: Iterable[T], every: int = 250, pause: float = 0) -> Iterator[T]:
+    """`items`, with a pause for other threads after every few; where the disk is to rest too, of some length.
 
     A long loop would make a thread that comes back from the disk wait for the interpreter, 5 ms each time; the
     committer comes back twice for each group.
@@ -46,7 +46,7 @@ def breathe(items: Iterable[T], every: int = 250) -> Iterator[T]:
     for number, item in enumerate(items, 1):
         yield item
         if number % every == 0:
-            time.sleep(0)
+            time.sleep(pause)
 
 
 class Deadline:

@@ -104,6 +104,21 @@ def test_topic_without_subscribers_keeps_its_data() -> None:
     shelf.store.close()
 
 
+def test_what_came_before_its_start_is_not_kept_for_it() -> None:
+    """A subscriber from `latest` on, which nobody holds, keeps what comes later and nothing that was there before."""
+    shelf = Shelf()
+    lake = shelf.topic.subscribe("lake")
+    shelf.put(0, 1)
+    shelf.topic.subscribe("late", start="latest").close()
+    shelf.put(2)
+    ack(lake)
+    shelf.store.close()
+    shelf.open()
+    assert shelf.sweep() == [2]
+    assert shelf.topic.subscribers()["late"].shards[0].dropped == 0
+    shelf.store.close()
+
+
 def test_headroom_keeps_the_newest_finished_segments() -> None:
     """With `steady_state_headroom` as much finished data stays as fits into it, the newest."""
     shelf = Shelf(steady_state_headroom=8_000)  # two segments of one small bundle

@@ -17,6 +17,7 @@ _log = structlog.get_logger("holdfast.retention")
 
 # Beyond this many the disk as a whole is at fault. What is not on the list stays on disk, where the next plan finds it.
 MAX_RETRIES: Final = 1_000
+PAUSE_SECONDS: Final = 0.001  # after every other file: appends want the disk too, and nobody waits for a deletion
 
 
 class Doomed(NamedTuple):
@@ -75,7 +76,7 @@ class Deleter:
         todo = {path: failure.doomed for path, failure in self._failed.items()}
         todo.update((each.path, each) for each in doomed)
         deleted, failed = [], []
-        for each in breathe(todo.values(), every=50):
+        for each in breathe(todo.values(), every=2, pause=PAUSE_SECONDS):
             error = self._try(each)
             if error is None:
                 self._failed.pop(each.path, None)
