@@ -51,6 +51,8 @@ class Shelf:
 
     def sweep(self) -> list[int]:
         """One sweep, and what is left."""
+        self.topic.positions()  # takes the shard, if it was not used yet
+        self.topic.positions()  # takes the shard, if it was let go
         self.store._keeper.close()  # forgets whatever else is due
         self.topic._upkeep.check()
         return sorted(contents(self.topic))
