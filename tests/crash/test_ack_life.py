@@ -62,7 +62,7 @@ def test_a_crash_while_looking_after_what_a_crash_left_in_many_more_states(part:
 def test_no_crash_after_faults_forgets_skips_or_brings_anything_back(part: int) -> None:
     """The same on a disk that failed now and then before: syncs, renames, records of deletions, files that stay."""
     files = live_with_faults().files
-    for state in crash_states(files, modes=CrashMode, seed=1, per_prefix=2, stride=4, offset=2 * part):
+    for state in crash_states(files, modes=CrashMode, seed=1, per_prefix=2, stride=8, offset=4 * part):
         check(state)
 
 
