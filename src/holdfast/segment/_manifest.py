@@ -91,6 +91,11 @@ class Places(NamedTuple):
         first, last = bisect_left(self.bundles, start), bisect_left(self.bundles, end)
         return zip(self.streams[first:last], self.chunks[first:last], strict=True)
 
+    def placed(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """As `between`, each with the number of its bundle in front."""
+        first, last = bisect_left(self.bundles, start), bisect_left(self.bundles, end)
+        return zip(self.bundles[first:last], self.streams[first:last], self.chunks[first:last], strict=True)
+
 
 class Manifest:
     """The manifest by bundle; what is not asked for is not decoded."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from holdfast.errors import Corruption
 from holdfast.files import Files
@@ -128,6 +130,51 @@ class SegmentReader:
             if read is None:
                 read = readers[stream] = self._stream(stream).reader(columns, verify=verify)
             yield read(chunk)
+
+    def chunks(
+        self,
+        slot: int,
+        start_index: int,
+        end_index: int,
+        columns: Sequence[str] | None = None,
+        *,
+        keep: Callable[[StreamEntry], bool] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """As `batches`, each with the number of its bundle; streams that `keep` declines are passed over unread."""
+        readers: dict[int, ReadChunk | None] = {}
+        for index, stream, chunk in self._slot_places(slot).placed(start_index, end_index):
+            if stream not in readers:
+                wanted = keep is None or keep(self.streams[stream])
+                readers[stream] = self._stream(stream).reader(columns) if wanted else None
+            read = readers[stream]
+            if read is not None:
+                yield index, read(chunk)
+
+    def rows(self, slot: int, start_index: int, end_index: int) -> NDArray[np.int64]:
+        """How many rows each bundle of a range has in the slot."""
+        return self._per_bundle(slot, self._chunks.rows, start_index, end_index)
+
+    def sizes(self, slot: int, start_index: int, end_index: int) -> NDArray[np.int64]:
+        """How many bytes the slot takes in each bundle of a range."""
+        return self._per_bundle(slot, self._chunks.lengths, start_index, end_index)
+
+    def schemas(self, slot: int, start_index: int, end_index: int) -> Iterator[tuple[int, pa.Schema]]:
+        """Every schema that the slot has in a range of bundles, with the number of the first bundle that has it."""
+        places = self._slot_places(slot)
+        bundles, streams = np.asarray(places.bundles), np.asarray(places.streams)
+        first, last = np.searchsorted(bundles, [start_index, end_index])
+        numbers, at = np.unique(streams[first:last], return_index=True)
+        for number, position in zip(numbers.tolist(), at.tolist(), strict=True):
+            yield int(bundles[first + position]), self._stream(number).schema
+
+    def _per_bundle(self, slot: int, values: Any, start_index: int, end_index: int) -> NDArray[np.int64]:
+        places = self._slot_places(slot)
+        bundles = np.asarray(places.bundles)
+        first, last = np.searchsorted(bundles, [start_index, end_index])
+        at = np.asarray(self._firsts)[np.asarray(places.streams)[first:last]] + np.asarray(places.chunks)[first:last]
+        counts = np.zeros(end_index - start_index, np.int64)
+        np.add.at(counts, bundles[first:last] - start_index, np.asarray(values)[at])
+        return counts
 
     def open_streams(self) -> None:
         """Open every stream: schemas, dictionaries and footers are checked, chunks are not."""

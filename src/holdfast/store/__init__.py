@@ -25,6 +25,7 @@ _subscriptions.py     the subscribers of a topic: register, pause, remove; what 
 registry.py           who is subscribed; part of topic.checkpoint
 lease.py              one holder at a time
 _subscriber.py        Subscriber: deliver in order, answers in any order, retries, deadlines
+_drain.py             Drain: reads by offset, acks ranges
 _lane.py              what a subscriber does in one shard
 _delivery.py          Delivery: one attempt
 _outbox.py            answers on their way into the ack logs
@@ -43,10 +44,23 @@ layout.py             the names in a store's folder
 
 from holdfast.store._batch import Batch
 from holdfast.store._delivery import Delivery
+from holdfast.store._drain import Drain
 from holdfast.store._receipt import Receipt
 from holdfast.store._shard import ShardStatistics
+from holdfast.store._span import Span, StreamFacts
 from holdfast.store._store import Store
 from holdfast.store._subscriber import Subscriber
 from holdfast.store._topic import Topic
 
-__all__ = ["Batch", "Delivery", "Receipt", "ShardStatistics", "Store", "Subscriber", "Topic"]
+__all__ = [
+    "Batch",
+    "Delivery",
+    "Drain",
+    "Receipt",
+    "ShardStatistics",
+    "Span",
+    "Store",
+    "StreamFacts",
+    "Subscriber",
+    "Topic",
+]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from holdfast.encoded import EncodedBundle, EncodedSlot, decode_slot
-from holdfast.segment import SegmentReader
+from holdfast.segment import SegmentReader, StreamEntry
 
 
 class PlacedBundle(NamedTuple):
@@ -19,6 +21,18 @@ class PlacedBundle(NamedTuple):
     event_time: tuple[int, int] | None
     attributes: bytes
     batches: Mapping[int, pa.RecordBatch]
+
+
+class StreamFacts(NamedTuple):
+    """What is known of many batches without reading them; `bounds` has two rows, minimum and maximum."""
+
+    schema: pa.Schema
+    rows: int
+    null_counts: Sequence[int | None]
+    bounds: pa.RecordBatch | None
+
+
+Keep = Callable[[StreamFacts], bool]
 
 
 class Span(Protocol):
@@ -46,6 +60,32 @@ class Span(Protocol):
         """
         ...
 
+    def chunks(
+        self, slot: int, columns: Sequence[str] | None, keep: Keep | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """As `batches`, each with the offset of its bundle; what `keep` declines, by its statistics, is passed over."""
+        ...
+
+    def rows(self, slot: int) -> NDArray[np.int64]:
+        """How many rows of the slot each bundle has."""
+        ...
+
+    def sizes(self, slot: int) -> NDArray[np.int64]:
+        """How many bytes the slot takes in each bundle."""
+        ...
+
+    def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
+        """Every schema that the slot has here, with the offset of the first bundle that has it."""
+        ...
+
+    def attributes(self) -> Sequence[bytes]:
+        """Of each bundle, encoded."""
+        ...
+
+    def ingestion_times(self) -> Sequence[int]:
+        """Of each bundle, in nanoseconds."""
+        ...
+
 
 class SegmentSpan:
     """Part of a segment file."""
@@ -62,8 +102,39 @@ class SegmentSpan:
             yield PlacedBundle(offset, bundle.ingestion_time_ns, bundle.event_time, bundle.attributes, bundle.batches)
 
     def batches(self, slot: int, columns: Sequence[str] | None, *, verify: bool) -> Iterator[pa.RecordBatch]:
+        return self._reader.batches(slot, *self._indexes, columns, verify=verify)
+
+    def chunks(
+        self, slot: int, columns: Sequence[str] | None, keep: Keep | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        reader, first = self._reader, self._reader.first_offset
+
+        def judge(stream: StreamEntry) -> bool:
+            facts = StreamFacts(reader.schema(stream), stream.rows, stream.null_counts, reader.bounds(stream))
+            return keep is None or keep(facts)
+
+        found = reader.chunks(slot, *self._indexes, columns, keep=None if keep is None else judge)
+        return ((first + index, batch) for index, batch in found)
+
+    def rows(self, slot: int) -> NDArray[np.int64]:
+        return self._reader.rows(slot, *self._indexes)
+
+    def sizes(self, slot: int) -> NDArray[np.int64]:
+        return self._reader.sizes(slot, *self._indexes)
+
+    def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
         first = self._reader.first_offset
-        return self._reader.batches(slot, self.start - first, self.end - first, columns, verify=verify)
+        return ((first + index, schema) for index, schema in self._reader.schemas(slot, *self._indexes))
+
+    def attributes(self) -> Sequence[bytes]:
+        return self._reader.manifest.attributes[slice(*self._indexes)]
+
+    def ingestion_times(self) -> Sequence[int]:
+        return self._reader.manifest.ingestion_times[slice(*self._indexes)]
+
+    @property
+    def _indexes(self) -> tuple[int, int]:
+        return self.start - self._reader.first_offset, self.end - self._reader.first_offset
 
 
 class MemorySpan:
@@ -92,6 +163,38 @@ class MemorySpan:
                 if encoded.slot == slot:
                     batch = _decode(encoded)
                     yield batch if columns is None else _project(batch, columns)
+
+    def chunks(
+        self,
+        slot: int,
+        columns: Sequence[str] | None,
+        keep: Keep | None = None,  # noqa: ARG002  nothing is measured before it is sealed
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for bundle in self._bundles:
+            for encoded in bundle.slots:
+                if encoded.slot == slot:
+                    batch = _decode(encoded)
+                    yield bundle.offset, batch if columns is None else _project(batch, columns)
+
+    def rows(self, slot: int) -> NDArray[np.int64]:
+        return np.array([sum(each.rows for each in bundle.slots if each.slot == slot) for bundle in self._bundles])
+
+    def sizes(self, slot: int) -> NDArray[np.int64]:
+        return np.array([sum(len(each.data) for each in bundle.slots if each.slot == slot) for bundle in self._bundles])
+
+    def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
+        seen: set[bytes] = set()
+        for bundle in self._bundles:
+            for each in bundle.slots:
+                if each.slot == slot and each.fingerprint not in seen:
+                    seen.add(each.fingerprint)
+                    yield bundle.offset, each.schema
+
+    def attributes(self) -> Sequence[bytes]:
+        return [bytes(bundle.attributes) for bundle in self._bundles]
+
+    def ingestion_times(self) -> Sequence[int]:
+        return [bundle.ingestion_time_ns for bundle in self._bundles]
 
 
 def _decode(slot: EncodedSlot) -> pa.RecordBatch:

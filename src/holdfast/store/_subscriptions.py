@@ -24,6 +24,7 @@ from holdfast.metrics import Reporter
 from holdfast.names import validate_subscriber
 from holdfast.store import lease
 from holdfast.store._delivery import Delivery, Rows
+from holdfast.store._drain import Drain, check_range
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane, Readable
 from holdfast.store._listener import Listener
@@ -35,7 +36,7 @@ from holdfast.store.layout import ACKS_LOCK, LOCK, TOPIC_CHECKPOINT, shard_folde
 from holdfast.store.lease import SUBSCRIBERS, Lease
 from holdfast.store.registry import Registration, Registry
 from holdfast.store.reserved import TO
-from holdfast.store.shard_checkpoint import ShardCheckpoint
+from holdfast.store.shard_checkpoint import Range, ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 
 Start = Literal["earliest", "latest"] | int | Mapping[int, int]
@@ -111,29 +112,8 @@ class Subscriptions:
         authoritative: bool | None,
         overrides: Mapping[str, Any],
     ) -> Subscriber:
-        """Register `name` unless it is, take its lease, and be ready to deliver.
-
-        1. Under the topic's lock, and under every ack log's, so that nothing is being deleted meanwhile: write down
-           from where on each shard is this subscriber's business, synced. A crash now: it is registered, nobody
-           holds it, and what it was promised is kept.
-        2. Take the lease.
-        """
-        validate_subscriber(name)
-        settings = _settings(self._defaults, overrides)
-        with self._state.changing() as write:
-            registry = self._state.registry
-            known = registry.subscribers.get(name)
-            asked = _options(settings, authoritative, overrides, known)
-            if known is None:
-                registration = self._register(name, start, registry, asked, write)
-            else:
-                registration = replace(known, **asked)
-                if registration != known:
-                    write(registry.with_one(registration))
-            barriers = [shard_folder(self._folder, shard.number) / ACKS_LOCK for shard in self._topic.shards()]
-            held = Lease.take(
-                self._files, self._folder, registration, note=self._note, takeover=takeover, barriers=barriers
-            )
+        """Register `name` unless it is, take its lease, and be ready to deliver."""
+        registration, held, settings = self._hold(name, start, takeover, authoritative, overrides)
         subscriber = Subscriber(
             self, registration, held, settings, clock=self._clock, ids=self._ids, keeper=self._keeper
         )
@@ -148,6 +128,97 @@ class Subscriptions:
             self._watch(self._folder / SUBSCRIBERS)
         self._topic.subscribers_changed()
         return subscriber
+
+    def drain(
+        self,
+        name: str,
+        start: Start,
+        *,
+        takeover: bool,
+        authoritative: bool | None,
+        overrides: Mapping[str, Any],
+    ) -> Drain:
+        """As `subscribe`, for one that reads by offset."""
+        registration, held, _ = self._hold(name, start, takeover, authoritative, overrides)
+        self._topic.subscribers_changed()
+        return Drain(self._topic, registration, held)
+
+    def register(
+        self, name: str, start: Start, *, authoritative: bool | None, overrides: Mapping[str, Any]
+    ) -> Registration:
+        """The registration of `name`, made now unless it is there; nobody becomes its holder by this."""
+        validate_subscriber(name)
+        settings = _settings(self._defaults, overrides)
+        known = self._state.current().subscribers.get(name)
+        if known is not None and replace(known, **_options(settings, authoritative, overrides, known)) == known:
+            return known
+        with self._state.changing() as write:
+            registration = self._registered(name, start, settings, authoritative, overrides, write)
+        self._topic.subscribers_changed()
+        return registration
+
+    def _registered(
+        self,
+        name: str,
+        start: Start,
+        settings: SubscriberSettings,
+        authoritative: bool | None,
+        overrides: Mapping[str, Any],
+        write: Callable[[Registry], None],
+    ) -> Registration:
+        registry = self._state.registry
+        known = registry.subscribers.get(name)
+        asked = _options(settings, authoritative, overrides, known)
+        if known is None:
+            return self._register(name, start, registry, asked, write)
+        registration = replace(known, **asked)
+        if registration != known:
+            write(registry.with_one(registration))
+        return registration
+
+    def acknowledge(self, name: str, ranges: Mapping[int, Range], *, sync: bool) -> None:
+        """Without a lease: refused while somebody holds it."""
+        registration = self._state.current().get(name)
+
+        def unheld() -> None:
+            holder = self.holder(name)
+            if holder is not None:
+                raise Fenced(
+                    f"subscriber {name!r} is held by {holder}: what is unfinished is delivered there; "
+                    "let a query of its own have a subscriber of its own"
+                )
+
+        for number, (first, end) in ranges.items():
+            check_range(self._topic, number, first, end)
+            if first < end:
+                record = OutcomeRecord.of_ranges(registration.number, Outcome.ACK, [(first, end)])
+                self._topic.acks(number).append([record], sync=sync, guard=unheld)
+                self._topic.acks_written(number)
+
+    def _hold(
+        self,
+        name: str,
+        start: Start,
+        takeover: bool,
+        authoritative: bool | None,
+        overrides: Mapping[str, Any],
+    ) -> tuple[Registration, Lease, SubscriberSettings]:
+        """Register `name` unless it is, and be its holder.
+
+        1. Under the topic's lock, and under every ack log's, so that nothing is being deleted meanwhile: write down
+           from where on each shard is this subscriber's business, synced. A crash now: it is registered, nobody
+           holds it, and what it was promised is kept.
+        2. Take the lease.
+        """
+        validate_subscriber(name)
+        settings = _settings(self._defaults, overrides)
+        with self._state.changing() as write:
+            registration = self._registered(name, start, settings, authoritative, overrides, write)
+            barriers = [shard_folder(self._folder, shard.number) / ACKS_LOCK for shard in self._topic.shards()]
+            held = Lease.take(
+                self._files, self._folder, registration, note=self._note, takeover=takeover, barriers=barriers
+            )
+        return registration, held, settings
 
     def _register(
         self, name: str, start: Start, registry: Registry, asked: dict[str, Any], write: Callable[[Registry], None]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.acks import AckLog, BatchId, BatchStatus
+from holdfast.acks import AckLog, BatchId, BatchStatus, Progress
 from holdfast.bundle import MAX_ATTRIBUTE_BYTES, RecordBundle, decode_attributes, encode_attributes
 from holdfast.clock import Clock, Deadline, Ids
 from holdfast.config import BufferSettings, Cap
@@ -28,6 +28,7 @@ from holdfast.retention import Meter, Neighbours, SegmentFacts, ShardUsage
 from holdfast.store._batch import Batch
 from holdfast.store._delivery import Delivery, Rows
 from holdfast.store._disk_error import disk_error
+from holdfast.store._drain import Drain
 from holdfast.store._encoder import Encoder
 from holdfast.store._finalizers import Finalizers
 from holdfast.store._follower import ShardFollower
@@ -51,7 +52,7 @@ from holdfast.store.reserved import KEY, TO, refuse_reserved
 from holdfast.store.shard_checkpoint import ShardCheckpoint
 from holdfast.store.topic_state import TopicState
 from holdfast.store.views import SubscriberView, views
-from holdfast.wal import Progress
+from holdfast.wal import Progress as RecoveryProgress
 
 Position = int | Mapping[int, int] | None
 
@@ -77,7 +78,7 @@ class Topic:
         dead: Callable[[], Topic],
         note: str,
         shard: int | None = None,
-        progress: Callable[[str], Progress] | None = None,
+        progress: Callable[[str], RecoveryProgress] | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -283,6 +284,28 @@ class Topic:
         for _, span in self._spans(start, end):
             yield from span.batches(number, wanted, verify=verify)
 
+    def spans(self, shard: int, first: int, end: int) -> Iterator[Span]:
+        """What one shard holds from `first` to before `end`, run by run; a gap between runs is gone, or never was."""
+        for each in self.shards():
+            if each.number == shard:
+                while first < end and (span := each.span(first, end)) is not None:
+                    yield span
+                    first = span.end
+                return
+
+    def lost(self, shard: int) -> list[tuple[int, int]]:
+        """Offsets of a shard that never held anything."""
+        return [gap for each in self.shards() if each.number == shard for gap in each.lost()]
+
+    def slot_number(self, slot: str) -> int:
+        """Raises `UnknownSlot`."""
+        self._state.reload()
+        return self._state.slot_number(slot)
+
+    def registration(self, name: str) -> Registration:
+        """A subscriber as it is registered now; raises `UnknownSubscriber`."""
+        return self._state.current().get(name)
+
     def bundle_of(self, placed: PlacedBundle, shard: int) -> RecordBundle:
         """A bundle as users see it."""
         slot_name = self._state.slot_name
@@ -338,6 +361,42 @@ class Topic:
         return self._subscriptions.subscribe(
             name, start, takeover=takeover, authoritative=authoritative, overrides=settings
         )
+
+    def drain(
+        self,
+        name: str,
+        start: Start = "earliest",
+        *,
+        takeover: bool = False,
+        authoritative: bool | None = None,
+        **settings: Any,
+    ) -> Drain:
+        """As `subscribe`, for a holder that reads by offset, and acks whole ranges."""
+        self._look()
+        return self._subscriptions.drain(
+            name, start, takeover=takeover, authoritative=authoritative, overrides=settings
+        )
+
+    def register(
+        self, name: str, start: Start = "earliest", *, authoritative: bool | None = None, **settings: Any
+    ) -> Registration:
+        """As `subscribe`, without becoming the holder: from now on the subscriber's data is kept."""
+        self._look()
+        return self._subscriptions.register(name, start, authoritative=authoritative, overrides=settings)
+
+    def acknowledge(self, name: str, ranges: Mapping[int, tuple[int, int]], *, sync: bool = False) -> None:
+        """Everything in `ranges` (shard -> first, end) is delivered to a subscriber that nobody holds right now.
+
+        Raises `Fenced` if somebody does.
+        """
+        self._look()
+        self._subscriptions.acknowledge(name, ranges, sync=sync)
+
+    def progress(self, name: str, shard: int) -> Progress:
+        """How far subscriber `name` is in a shard, by the ack log as it is now."""
+        log = self.acks(shard)
+        log.refresh()
+        return progress_of(log, self.registration(name), shard)
 
     def pause(self, subscriber: str) -> None:
         """Deliver nothing more to it, whoever holds it, until `resume`. What it has not finished is kept."""
