@@ -453,7 +453,7 @@ def test_memory_of_very_many_segments(count: int) -> None:
         for number in range(count):
             now_ns = shelf.clock.now_ns() + number
             table.append(SegmentFacts(number * 300, number * 300 + 300, 32_000_000, (now_ns, now_ns + 1), None))
-        shard._table = table
+        shard._contents.segments._table = table
         assert shelf.sweep() == [0, 1]
         kept, most = tracemalloc.get_traced_memory()
     finally:

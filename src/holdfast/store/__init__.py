@@ -8,7 +8,10 @@ _encoder.py           a caller's bundle to bytes
 reserved.py           attributes that only Holdfast itself gives
 _disk_error.py        what a caller is told when the system refuses
 
-_shard.py             Shard: one writer; seal, read, delete
+_shard.py             Shard: one writer; append, seal, delete
+_contents.py          what it holds, as readers see it
+_sealed_segments.py   its segment files: what is known of each, how one goes
+_sealing.py           from the WAL into a segment file
 shard_checkpoint.py   shard.checkpoint: identity, what was trimmed, deleted, lost
 _committer.py         group commit
 _receipt.py           Receipt, and the group whose fate it shares
