@@ -252,8 +252,8 @@ def test_batch_that_could_not_be_stored_is_errored(closed: str) -> None:
             made.close()
             # Nothing but the failure itself may bring the answer: not what happens to be sealed or heard after it.
             topic._listener.remove(topic._heard)
-            assert topic._own is not None
-            topic._own.sealed_one = lambda: None
+            assert topic.own is not None
+            topic.own.sealed_one = lambda: None
             for task in (topic._upkeep.check, topic._upkeep.run):
                 topic._keeper.forget(task)
             assert unanswered(topic, made)

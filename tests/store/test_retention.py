@@ -445,7 +445,7 @@ def test_memory_of_very_many_segments(count: int) -> None:
     lake = shelf.topic.subscribe("lake")
     shelf.put(0, 1)
     ack(lake, [1])
-    shard = shelf.topic._own
+    shard = shelf.topic.own
     assert shard is not None
     tracemalloc.start()
     try:

@@ -4,6 +4,9 @@ _store.py             Store: a folder of topics
 _topic.py             Topic: append to the shard that this process owns, read all shards, subscribe
 topic_state.py        topic.checkpoint: slot table, merged schemas, subscribers; under the topic's lock
 _ownership.py         which shard this process writes
+_shard_table.py       the shards of a topic: the one that is owned, and those that are followed
+_ack_logs.py          their ack logs
+_appender.py          append, each idempotency key once
 _encoder.py           a caller's bundle to bytes
 reserved.py           attributes that only Holdfast itself gives
 _disk_error.py        what a caller is told when the system refuses
@@ -36,7 +39,9 @@ views.py              how far each subscriber is
 
 _batch.py             Batch: what a source waits for
 _finalizers.py        who answers it
+_sources.py           who opens batches, and asks for them again
 _sweeper.py           retention of one shard
+_sweeping.py          which shards of a topic this process sweeps
 _upkeep.py            what follows from outcomes and from time passing
 _keeper.py            the thread for that
 _listener.py          the thread that hears of other processes
