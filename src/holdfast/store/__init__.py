@@ -33,6 +33,9 @@ lease.py              one holder at a time
 _subscriber.py        Subscriber: deliver in order, answers in any order, retries, deadlines
 _lane.py              what a subscriber does in one shard
 _delivery.py          Delivery: one attempt
+_hand.py              deliveries without an answer
+_retries.py           what was nacked, until it is due again
+_waiting.py           who waits for something to take
 _outbox.py            answers on their way into the ack logs
 dead_letters.py       what was rejected
 views.py              how far each subscriber is
