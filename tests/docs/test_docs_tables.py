@@ -31,7 +31,7 @@ from holdfast.store._committer import RELAXED_SYNC_SECONDS
 from holdfast.store._finalizers import MAX_BATCHES
 from holdfast.store._outbox import FLUSH_COUNT, FLUSH_SECONDS
 from holdfast.store._sealer import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
-from holdfast.store._shard import MAX_UNSEALED_SEGMENTS
+from holdfast.store._sealing import MAX_UNSEALED_SEGMENTS
 from holdfast.store._sweeper import GRANTS
 from holdfast.store.dead_letters import MAX_REASON_LENGTH
 from holdfast.store.key_format import MAX_KEY_BYTES

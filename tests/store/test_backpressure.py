@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import Backpressure, Closed, DiskFull, ShardFailed
 from holdfast.store import _sealer
-from holdfast.store._shard import MAX_UNSEALED_SEGMENTS
+from holdfast.store._sealing import MAX_UNSEALED_SEGMENTS
 from holdfast.testing import SimulatedFiles
 from store.storekit import SEGMENTS, TOPIC, WAL, Gate, append, contents, open_store, put, reopened, running_store, until
 
@@ -86,7 +86,7 @@ def test_waiting_append_is_told_when_the_store_closes() -> None:
         assert gate.reached.wait(30)
         waiting = threading.Thread(target=wait_for_room)
         waiting.start()
-        until(lambda: topic._own is not None and bool(topic._own._committer._room._waiters))  # type: ignore[attr-defined]
+        until(lambda: topic.own is not None and bool(topic.own._committer._room._waiters))  # type: ignore[attr-defined]
         closing = threading.Thread(target=store.close)
         closing.start()
         waiting.join(60)
@@ -128,7 +128,7 @@ def test_too_many_unsealed_segments(monkeypatch: pytest.MonkeyPatch) -> None:
                 append(topic, number, timeout=0.2).wait(timeout=30)
         assert number == MAX_UNSEALED_SEGMENTS
         assert not isinstance(caught.value, DiskFull)
-        until(lambda: topic._own is not None and topic._own._seal_problem is not None)
+        until(lambda: topic.own is not None and topic.own._sealing.problem is not None)
         with pytest.raises(Backpressure) as caught:
             append(topic, number, timeout=0)
         assert "3 full segments wait to be sealed; sealing fails: [Errno 5] Input/output error" in str(caught.value)

@@ -187,7 +187,7 @@ def test_cancelled_waits_do_not_pile_up(store: hf.Store) -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            return len(sub._callbacks)
+            return len(sub._waiting.callbacks)
 
     with store:
         assert asyncio.run(main()) < 10

@@ -132,7 +132,7 @@ class Retention(RuleBasedStateMachine):
             return False
         self.topic.flush()
         receipt.wait(timeout=30)
-        while (own := self.topic._own) is not None and own.has_work:
+        while (own := self.topic.own) is not None and own.has_work:
             own.seal_next()
         assert receipt.offset == self.next, "a number is used twice, or one is left out"
         self.there[receipt.offset], self.times[receipt.offset] = self.next, self.clock.now_ns()
@@ -251,8 +251,8 @@ class Retention(RuleBasedStateMachine):
     @property
     def segments(self) -> list[Segment]:
         """The sealed ones that are there, oldest first."""
-        assert self.topic._own is not None
-        return [(facts.first, facts.end) for facts in self.topic._own.facts()]
+        assert self.topic.own is not None
+        return [(facts.first, facts.end) for facts in self.topic.own.facts()]
 
     def _watch_over(self, action: Callable[[], None]) -> int:
         """Do something that may delete segments, and hold what it takes against the rules; how many were given up."""

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Protocol
-
-import structlog
 
 from holdfast.acks import Outcome, OutcomeRecord
 from holdfast.bundle import RecordBundle
 from holdfast.clock import Clock, Deadline, Ids
 from holdfast.config import SubscriberSettings
-from holdfast.errors import Closed, Fenced, HoldfastError, InputError, UnknownSlot, UnknownSubscriber
+from holdfast.errors import Closed, Fenced, HoldfastError, InputError, UnknownSubscriber
 from holdfast.metrics import Reporter
 from holdfast.store._delivery import Answer, Delivery, Rows
 from holdfast.store._disk_error import disk_error
+from holdfast.store._hand import Hand, tries
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane
 from holdfast.store._outbox import FLUSH_COUNT, Outbox
-from holdfast.store._receipt import wake_once
+from holdfast.store._retries import Retries
 from holdfast.store._span import PlacedBundle
 from holdfast.store._subscriber_report import SubscriberStatistics
+from holdfast.store._waiting import Waiting
+from holdfast.store.dead_letters import rows_of_letters
 from holdfast.store.lease import Lease
 from holdfast.store.registry import Registration
 
-ROWS_IN_A_LETTER: Final = 1_000  # their numbers are kept in attributes, which are bounded
 MAX_UNWRITTEN: Final = 100_000  # a disk that takes no answers at all makes `ack` raise beyond this
-_log = structlog.get_logger("holdfast.store")
 
 
 class Home(Protocol):
@@ -82,27 +80,25 @@ class Subscriber:
         self.name = registration.name
         self.settings = settings
         self._home, self._registration, self._lease = home, registration, lease
-        self._clock, self._ids = clock, ids
+        self._clock = clock
         self._reading = threading.Lock()  # one thread at a time reads ahead
-        self._mutex = threading.Lock()  # guards the rest; taken by itself, which is quicker than by way of `_wake`
-        self._wake = threading.Condition(self._mutex)
-        self._waiting = 0
-        self._news = 0  # counts what may have brought something to deliver
-        self._callbacks: list[Callable[[], None]] = []
+        self._mutex = threading.Lock()  # guards the rest
+        self._waiting = Waiting(self._mutex)
         self._lanes: dict[int, Lane] = {}
         self._lanes_changed = True
         self._turn = 0
-        self._in_flight = 0
-        self._retries: list[tuple[float, int, int]] = []  # due, shard, offset; those no longer in `retrying` are void
-        self._retrying = 0
         self._outbox = Outbox(
             self.name, registration.number, lease, keeper, self._mutex,
             self._all_lanes, home.acks_written, self._end,
         )  # fmt: skip
+        self._retries = Retries(settings, ids)
+        self._hand = Hand(
+            self, registration.number, settings, clock, self._retries,
+            mutex=self._mutex, outbox=self._outbox, waiting=self._waiting, bundle_of=home.bundle_of,
+        )  # fmt: skip
         self._ended: HoldfastError | None = None
         self.reporter: Reporter | None = None
-        self._delivered = self._delivered_bytes = self._acked = self._nacked = self._rejected = 0
-        self._retried = self._missed = 0
+        self._acked = self._rejected = self._retried = 0
 
     # -- take ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +111,7 @@ class Subscriber:
             raise InputError(f"count is {count}; ask for one delivery at least")
         deadline: Deadline | None = None
         while True:
-            news = self._news
+            news = self._waiting.news
             found = self._gather(count)
             if found:
                 return found
@@ -135,17 +131,17 @@ class Subscriber:
     def _gather_all(self, count: int) -> list[Delivery]:
         self._expect_open()
         now = self._clock.monotonic()
-        if self._in_flight:
-            self._lapse(now)
+        if self._hand.in_flight:
+            self._hand.lapse(self._lanes.values(), now)
         if self._lanes_changed:
             self._find_lanes()
         if self._registration.paused:
             return []
         found: list[Delivery] = []
-        if self._retries:
+        if self._retries.heap:
             self._gather_retries(found, count, now)
-        room = min(count - len(found), self.settings.window - self._in_flight)
-        if room > 0 and self._retrying < self.settings.max_retrying:
+        room = min(count - len(found), self.settings.window - self._hand.in_flight)
+        if room > 0 and self._retries.count < self.settings.max_retrying:
             self._gather_new(found, room, now)
         return found
 
@@ -156,7 +152,7 @@ class Subscriber:
             lane = lanes[(self._turn + step) % len(lanes)]
             taken = self._read(lane, room, alone=not found)
             try:
-                found += self._deliver(lane, taken, now)
+                found += self._hand.deliver(lane, taken, now)
             except (HoldfastError, OSError):
                 lane.rewind(taken[0].offset)
                 if found:
@@ -186,66 +182,29 @@ class Subscriber:
         return taken
 
     def _gather_retries(self, found: list[Delivery], count: int, now: float) -> None:
-        while self._retries and len(found) < count and self._in_flight < self.settings.window:
+        while len(found) < count and self._hand.in_flight < self.settings.window:
             with self._mutex:
-                if not self._retries or self._retries[0][0] > now:
-                    return
-                due, shard, offset = heapq.heappop(self._retries)
-                lane = self._lanes.get(shard)
-                if lane is None or lane.retrying.get(offset) != due:  # answered late, or superseded
-                    continue
-                del lane.retrying[offset]
-                self._retrying -= 1
+                retry = self._retries.take(self._lanes, now)
+            if retry is None:
+                return
+            lane, offset, due = retry
             try:
                 placed = lane.read_again(offset)
-                again = [] if placed is None else self._deliver(lane, [placed], now)
+                again = [] if placed is None else self._hand.deliver(lane, [placed], now)
             except BaseException:
                 with self._mutex:
-                    self._retry(lane, offset, due)
+                    self._retries.add(lane, offset, due)
                 if found:
                     return
                 raise
             self._retried += len(again)
             found += again
 
-    def _deliver(self, lane: Lane, taken: Sequence[PlacedBundle], now: float) -> list[Delivery]:
-        shard, expires, bundle_of = lane.shard.number, now + self.settings.deadline, self._home.bundle_of
-        tried = lane.has_attempts
-        found = [
-            Delivery(
-                bundle_of(placed, shard),
-                shard,
-                placed.offset,
-                1 + (self._tries(lane, placed.offset)[0] if tried else 0),
-                expires,
-                lane,
-                self,
-            )
-            for placed in taken
-        ]
-        with self._mutex:
-            in_flight = lane.in_flight
-            for delivery in found:
-                in_flight[delivery.offset] = delivery
-            self._in_flight += len(found)
-            self._delivered += len(found)
-            self._delivered_bytes += len(found) * lane.mean_size
-        return found
-
     def _pass(self, lane: Lane, offset: int) -> None:
         """Not meant for this subscriber: as good as acked."""
         with self._mutex:
             lane.acked.append(offset)
             self._outbox.add()
-
-    def _lapse(self, now: float) -> None:
-        """Silence until the deadline counts as a transient nack."""
-        with self._mutex:
-            for lane in self._lanes.values():
-                while (oldest := lane.oldest) is not None and oldest.expires <= now:
-                    oldest.answer = Answer.LAPSED
-                    self._missed += 1
-                    self._note_nack(oldest, Outcome.NACK, "no answer before the deadline", None)
 
     def _find_lanes(self) -> None:
         self._lanes_changed = False
@@ -272,33 +231,27 @@ class Subscriber:
 
     def _wait(self, news: int, deadline: Deadline) -> None:
         """Until there may be something new, a retry is due, a deadline passes, or time runs out."""
-        with self._mutex:
-            remaining = deadline.remaining()
-            until = self._until_due()
-            if until is not None:
-                remaining = until if remaining is None else min(until, remaining)
-            self._waiting += 1
-            try:
-                self._wake.wait_for(lambda: self._news != news or self._ended is not None, remaining)
-            finally:
-                self._waiting -= 1
+
+        def until() -> float | None:
+            remaining, due = deadline.remaining(), self._until_due()
+            return due if remaining is None else remaining if due is None else min(due, remaining)
+
+        self._waiting.wait(news, until)
 
     def _until_due(self) -> float | None:
         """Seconds until a retry is due or a deadline passes. Called with the mutex."""
-        can_retry = self._retries and self._in_flight < self.settings.window and not self._registration.paused
-        moments = [self._retries[0][0]] if can_retry else []
+        heap = self._retries.heap
+        can_retry = heap and self._hand.in_flight < self.settings.window and not self._registration.paused
+        moments = [heap[0][0]] if can_retry else []
         moments += [oldest.expires for lane in self._lanes.values() if (oldest := lane.oldest) is not None]
         return max(0.0, min(moments) - self._clock.monotonic()) if moments else None
 
     def nudge(self) -> None:
         """There may be something new. Called under the commit lock of a shard, so it does next to nothing."""
-        self._news += 1
-        if self._waiting or self._callbacks:
-            with self._mutex:
-                self._wake.notify_all()
-                callbacks, self._callbacks = self._callbacks, []
-            for callback in callbacks:
-                callback()
+        waiting = self._waiting
+        waiting.news += 1
+        if waiting.threads or waiting.callbacks:
+            waiting.wake_all()
 
     def look_again(self) -> None:
         """Shards or the registration may have changed."""
@@ -311,7 +264,7 @@ class Subscriber:
         with self._mutex:
             if (delivery.answer is not Answer.OPEN or self._ended is not None) and self._is_moot(delivery):
                 return
-            self._settle(delivery)
+            self._hand.settle(delivery)
             delivery._lane.acked.append(delivery.offset)
             self._acked += 1
             unwritten = self._outbox.add()
@@ -326,7 +279,7 @@ class Subscriber:
         with self._mutex:
             if self._is_moot(delivery):
                 return
-            failures = self._attempts(delivery)[1] + (not transient)
+            failures = tries(delivery._lane, delivery.offset)[1] + (not transient)
         if not transient and failures >= self.settings.max_attempts and self._home.keeps_dead_letters:
             self.reject(delivery, f"given up after {failures} failures: {reason}")
             return
@@ -336,40 +289,8 @@ class Subscriber:
             lapsed, delivery.answer = delivery.answer is Answer.LAPSED, Answer.ANSWERED
             if lapsed:  # silence was taken for a nack already
                 return
-            self._note_nack(delivery, Outcome.NACK if transient else Outcome.FAILED, reason, retry_in)
+            self._hand.put_back(delivery, Outcome.NACK if transient else Outcome.FAILED, reason, retry_in)
         self.nudge()
-
-    def _note_nack(self, delivery: Delivery, outcome: Outcome, reason: str, retry_in: float | None) -> None:
-        """Called with the mutex."""
-        lane, offset = delivery._lane, delivery.offset
-        if lane.in_flight.get(offset) is not delivery:  # delivered again since
-            return
-        tries, failures = self._attempts(delivery)
-        lane.attempts[offset] = tries + 1, failures + (outcome is Outcome.FAILED)
-        del lane.in_flight[offset]
-        self._in_flight -= 1
-        self._retry(lane, offset, self._clock.monotonic() + (self._pause(tries) if retry_in is None else retry_in))
-        self._nacked += 1
-        lane.noted.append(OutcomeRecord.of_offsets(self._registration.number, outcome, [offset], reason=reason))
-        self._outbox.add()
-
-    def _retry(self, lane: Lane, offset: int, due: float) -> None:
-        """Called with the mutex."""
-        lane.retrying[offset] = due
-        heapq.heappush(self._retries, (due, lane.shard.number, offset))
-        self._retrying += 1
-
-    def _attempts(self, delivery: Delivery) -> tuple[int, int]:
-        return self._tries(delivery._lane, delivery.offset)
-
-    def _tries(self, lane: Lane, offset: int) -> tuple[int, int]:
-        """How often it was nacked, and how often of these for good."""
-        return lane.attempts.get(offset) or lane.progress.attempts(offset)
-
-    def _pause(self, tries: int) -> float:
-        """Twice as long each time, and somewhere in the upper half of that, so that retries do not come in crowds."""
-        longest = min(self.settings.retry_max, self.settings.retry_initial * 2.0 ** min(tries, 60))
-        return longest * (0.5 + int.from_bytes(self._ids.random_bytes(2), "little") / 131_072)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         """1. Keep a copy in the dead-letter topic, durable.   A crash now: it is delivered again; the copy is not made
@@ -379,13 +300,13 @@ class Subscriber:
         with self._mutex:
             if self._is_moot(delivery):
                 return
-            attempts = self._attempts(delivery)[0] + 1
+            attempts = tries(delivery._lane, delivery.offset)[0] + 1
         self._check_lease()
         self._home.dead_letter(self._registration, delivery, attempts, reason, None)
         with self._mutex:
             if self._is_moot(delivery):
                 return
-            self._settle(delivery)
+            self._hand.settle(delivery)
             number = self._registration.number
             record = OutcomeRecord.of_offsets(number, Outcome.REJECTED, [delivery.offset], reason=reason)
             delivery._lane.noted.append(record)
@@ -394,21 +315,14 @@ class Subscriber:
         self.flush(sync=True)
 
     def reject_rows(self, delivery: Delivery, slot: str, rows: Iterable[int], reason: str) -> None:
-        if slot not in delivery.bundle:
-            raise UnknownSlot(f"no slot {slot!r} in this bundle; it has {', '.join(delivery.bundle)}")
-        batch = delivery.bundle[slot]
-        wanted = sorted({int(row) for row in rows})
-        bad = [row for row in wanted if not 0 <= row < batch.num_rows]
-        if bad or not wanted:
-            raise InputError(f"rows {bad or wanted} of slot {slot!r}: it has the rows 0 to {batch.num_rows - 1}")
+        parts = rows_of_letters(delivery.bundle, slot, rows)
         with self._mutex:
             if self._is_moot(delivery):
                 return
-            attempts = self._attempts(delivery)[0] + 1
+            attempts = tries(delivery._lane, delivery.offset)[0] + 1
         self._check_lease()
-        for first in range(0, len(wanted), ROWS_IN_A_LETTER):
-            part = wanted[first : first + ROWS_IN_A_LETTER]
-            self._home.dead_letter(self._registration, delivery, attempts, reason, (slot, part))
+        for part in parts:
+            self._home.dead_letter(self._registration, delivery, attempts, reason, part)
 
     def _is_moot(self, delivery: Delivery) -> bool:
         """Does an answer to it count no more? Raises if it was answered before. Called with the mutex."""
@@ -418,23 +332,6 @@ class Subscriber:
             return False
         delivery.answer = Answer.ANSWERED
         return True
-
-    def _settle(self, delivery: Delivery) -> None:
-        """A final answer, perhaps a late one. Called with the mutex."""
-        delivery.answer = Answer.ANSWERED
-        lane, offset = delivery._lane, delivery.offset
-        in_hand = lane.in_flight.pop(offset, None)
-        if in_hand is not None:
-            if in_hand is not delivery:  # it was handed out again meanwhile
-                in_hand.answer = Answer.MOOT
-            self._in_flight -= 1
-            if self._in_flight == self.settings.window - 1 and self._waiting:
-                self._news += 1
-                self._wake.notify_all()
-        elif lane.retrying.pop(offset, None) is not None:
-            self._retrying -= 1
-        if lane.attempts:
-            lane.attempts.pop(offset, None)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
@@ -447,10 +344,7 @@ class Subscriber:
         with self._mutex:
             if self._ended is None:
                 self._ended = problem
-            self._wake.notify_all()
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        self._waiting.end()
 
     def _expect_open(self) -> None:
         if self._ended is not None:
@@ -463,12 +357,14 @@ class Subscriber:
             return [] if lane is None else list(lane.in_flight)
 
     def statistics(self) -> SubscriberStatistics:
-        if self._in_flight and self._ended is None:
-            self._lapse(self._clock.monotonic())  # a deadline that passed shows, also if nobody takes any more
+        hand = self._hand
+        if hand.in_flight and self._ended is None:
+            # A deadline that passed shows, also if nobody takes any more.
+            hand.lapse(self._lanes.values(), self._clock.monotonic())
         with self._mutex:
             return SubscriberStatistics(
-                self._delivered, self._delivered_bytes, self._acked, self._nacked, self._rejected, self._retried,
-                self._missed, self._in_flight, self._retrying, self._outbox.unwritten,
+                hand.delivered, hand.delivered_bytes, self._acked, hand.nacked, self._rejected, self._retried,
+                hand.missed, hand.in_flight, self._retries.count, self._outbox.unwritten,
             )  # fmt: skip
 
     def close(self) -> None:
@@ -503,31 +399,12 @@ class Subscriber:
         """The same, without blocking the event loop."""
         loop = asyncio.get_running_loop()
         while not isinstance(self._ended, Closed):
-            news = self._news
+            news = self._waiting.news
             found = self.take(1, timeout=0)
             for delivery in found:
                 yield delivery
             if not found:
-                await self._wait_in(loop, news)
-
-    async def _wait_in(self, loop: asyncio.AbstractEventLoop, news: int) -> None:
-        woken: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(wake_once, woken)
-
-        with self._mutex:
-            if self._news != news or self._ended is not None:
-                return
-            delay = self._until_due()
-            self._callbacks.append(wake)
-        try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken, delay)
-        finally:  # also when the wait is given up
-            with self._mutex:
-                self._callbacks = [each for each in self._callbacks if each is not wake]
+                await self._waiting.wait_in(loop, news, self._until_due)
 
     def __repr__(self) -> str:
         return f"<Subscriber {self.name!r} of {self._home.name}>"

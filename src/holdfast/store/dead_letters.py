@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,14 +11,15 @@ import pyarrow as pa
 
 from holdfast.bundle import RecordBundle
 from holdfast.config.settings import DEAD_SUFFIX
-from holdfast.errors import InvalidBundle
+from holdfast.errors import InputError, InvalidBundle, UnknownSlot
 from holdfast.store._delivery import Delivery, Rows
 from holdfast.store.registry import Registration
 from holdfast.store.reserved import DEAD, PREFIX
 
 MAX_REASON_LENGTH: Final = 1024  # characters; attributes are bounded, and a reason is not a place for data
+ROWS_IN_A_LETTER: Final = 1_000  # their numbers are kept in attributes, which are bounded
 
-__all__ = ["DEAD_SUFFIX", "DeadLetter"]
+__all__ = ["DEAD_SUFFIX", "DeadLetter", "rows_of_letters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,21 @@ class DeadLetter:
         """The bundle as it was appended, or what is left of it, without what Holdfast added."""
         own = {name: value for name, value in self.bundle.attributes.items() if not name.startswith(PREFIX)}
         return RecordBundle(self.bundle.slots, own, event_time=self.bundle.event_time)
+
+
+def rows_of_letters(bundle: RecordBundle, slot: str, rows: Iterable[int]) -> list[Rows]:
+    """Rows of a bundle that are to be rejected, as many at a time as a letter holds.
+
+    Raises `UnknownSlot` or `InputError` if the bundle does not have them, or if there are none.
+    """
+    if slot not in bundle:
+        raise UnknownSlot(f"no slot {slot!r} in this bundle; it has {', '.join(bundle)}")
+    batch = bundle[slot]
+    wanted = sorted({int(row) for row in rows})
+    bad = [row for row in wanted if not 0 <= row < batch.num_rows]
+    if bad or not wanted:
+        raise InputError(f"rows {bad or wanted} of slot {slot!r}: it has the rows 0 to {batch.num_rows - 1}")
+    return [(slot, wanted[first : first + ROWS_IN_A_LETTER]) for first in range(0, len(wanted), ROWS_IN_A_LETTER)]
 
 
 def _packed(rows: tuple[int, ...]) -> list[Any]:

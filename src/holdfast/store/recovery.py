@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -28,7 +28,6 @@ from holdfast.errors import Corruption, ShardTaken
 from holdfast.files import TEMPORARY_SUFFIX, Files, Lock, LockHeld, replace_file
 from holdfast.segment import SegmentReader
 from holdfast.store._open_segment import OpenSegment
-from holdfast.store._shard import ShardState
 from holdfast.store.keys import KeyIndex, ReplayedKey
 from holdfast.store.layout import LOCK, SHARD_CHECKPOINT, TAIL, TORN, shard_number
 from holdfast.store.reserved import KEY
@@ -48,6 +47,20 @@ from holdfast.wal import (
 )
 
 _log = structlog.get_logger("holdfast.store")
+
+
+@dataclass(slots=True)
+class ShardState:
+    """What opening a shard found out, and what `Shard` starts from."""
+
+    checkpoint: ShardCheckpoint
+    segments: list[tuple[SegmentName, int]]  # with their sizes; oldest first
+    sealed: int
+    unsealed: list[OpenSegment]  # the last one is open
+    log: WriteAheadLog
+    next_offset: int
+    next_segment_seq: int
+    tail: TailFile
 
 
 def lock_shard(files: Files, folder: Path, *, note: str) -> Lock:
