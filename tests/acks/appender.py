@@ -4,7 +4,8 @@
     python appender.py rotate SHARD UNTIL
 
 The first writes the offsets 0, 1, 2, ... of its subscriber, each in a record of its own, and prints the last one that
-returned after every few. The second rotates until a file of the name UNTIL exists, and prints how often it did.
+returned after every few. The second rotates until a file of the name UNTIL exists, and prints 0 when it begins
+and at the end how often it did.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def append(log: AckLog, subscriber: int, count: int) -> None:
 
 def rotate(log: AckLog, until: Path) -> None:
     rotations = 0
+    print(rotations, flush=True)
     while not until.exists():
         log.refresh()
         if log.needs_rotation:

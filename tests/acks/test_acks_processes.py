@@ -38,14 +38,19 @@ def last_line(process: subprocess.Popen[str], *, kill_after: int | None = None) 
     return last
 
 
-def test_no_record_is_lost_among_appends_rotations_and_a_kill(tmp_path: Path) -> None:
-    """Two processes append, a third rotates, one of the first is killed: all that returned is there, in order."""
+@pytest.mark.parametrize("count", [25_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_no_record_is_lost_among_appends_rotations_and_a_kill(tmp_path: Path, count: int) -> None:
+    """Two processes append, a third rotates, one of the first is killed: all that returned is there, in order.
+
+    `count` is of the one that lives; the other one is killed at about half of that.
+    """
     files, shard, until = SystemFiles(), tmp_path / "shard", tmp_path / "until"
-    count = 70_000  # of the one that lives; the other one is killed at about half of that
     shard.mkdir()
     AckLog.create(files, shard, appender.SHARD_ID)
-    survivor, victim = start("append", shard, 1, count), start("append", shard, 2, 10 * count)
     rotator = start("rotate", shard, until)
+    assert rotator.stdout is not None
+    assert rotator.stdout.readline() == "0\n"  # it is at work before there is anything to rotate
+    survivor, victim = start("append", shard, 1, count), start("append", shard, 2, 10 * count)
     returned = last_line(victim, kill_after=count // appender.EVERY // 2)
     assert last_line(survivor) == count - 1
     until.touch()

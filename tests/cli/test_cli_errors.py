@@ -18,10 +18,10 @@ def test_version(run: Run) -> None:
     assert done.stdout.startswith("holdfast ")
 
 
-def test_help_lists_the_commands(run: Run) -> None:
+def test_help_lists_the_commands(call: Run) -> None:
     """Without arguments too."""
     for arguments in (("--help",), ()):
-        done = run(*arguments)
+        done = call(*arguments)
         assert done.returncode == 0
         for command in ("topics", "inspect", "fsck", "subscribers", "dead-letters", "demo"):
             assert command in done.stdout
@@ -44,23 +44,23 @@ def test_help_lists_the_commands(run: Run) -> None:
         (["demo", "--rounds", "0"], "holdfast: --rounds 0 --seconds 15.0: both must be above zero\n"),
     ],
 )  # fmt: skip
-def test_usage_errors_end_with_64(run: Run, arguments: list[str], text: str) -> None:
+def test_usage_errors_end_with_64(call: Run, arguments: list[str], text: str) -> None:
     """One line that says what was wrong, and where to look."""
-    done = run(*arguments)
+    done = call(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (64, "", text)
 
 
 @pytest.mark.parametrize("command", ["topics", "inspect", "fsck"])
-def test_a_missing_path(run: Run, tmp_path: Path, command: str) -> None:
+def test_a_missing_path(call: Run, tmp_path: Path, command: str) -> None:
     """No traceback, and the name of what is missing."""
-    done = run(command, tmp_path / "nowhere")
+    done = call(command, tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr == f"holdfast: {tmp_path}/nowhere: no such file or directory\n"
 
 
-def test_something_that_is_not_a_store(run: Run, tmp_path: Path) -> None:
+def test_something_that_is_not_a_store(call: Run, tmp_path: Path) -> None:
     """It says what was expected."""
-    done = run("inspect", tmp_path)
+    done = call("inspect", tmp_path)
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr == (
         f"holdfast: {tmp_path} is not Holdfast's: expected a store, topic or shard folder, "
@@ -68,29 +68,29 @@ def test_something_that_is_not_a_store(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_topics_of_something_smaller_than_a_store(run: Run, store: Path) -> None:
+def test_topics_of_something_smaller_than_a_store(call: Run, store: Path) -> None:
     """The message names the command that helps."""
-    done = run("topics", store / "prod/logs")
+    done = call("topics", store / "prod/logs")
     assert done.returncode == 69
     assert (
         done.stderr == f"holdfast: {store}/prod/logs is a topic, not a store; `holdfast inspect` shows what is in it\n"
     )
 
 
-def test_a_damaged_file_ends_inspect_with_65(run: Run, segment: Path) -> None:
+def test_a_damaged_file_ends_inspect_with_65(call: Run, segment: Path) -> None:
     """File, position, what was found, what to do: in one line."""
     content = bytearray(segment.read_bytes())
     content[20] ^= 1
     segment.write_bytes(content)
-    done = run("inspect", segment)
+    done = call("inspect", segment)
     assert (done.returncode, done.stdout) == (65, "")
     assert done.stderr.startswith(f"holdfast: {segment}, byte 0: segment header fails its checksum: found 0x")
     assert done.stderr.count("\n") == 1
     assert "Run `holdfast fsck`" in done.stderr
 
 
-def test_a_path_through_a_file(run: Run, segment: Path) -> None:
+def test_a_path_through_a_file(call: Run, segment: Path) -> None:
     """A file where a folder should be is told as the system tells it."""
-    done = run("inspect", segment / "deeper")
+    done = call("inspect", segment / "deeper")
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr.startswith(f"holdfast: {segment}/deeper: no")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,8 @@ class Trimmed(NamedTuple):
     before: int
 
 
-def content(number: int) -> dict[str, pa.RecordBatch]:
+@cache  # it is compared with after each of thousands of crashes
+def content(number: int) -> Mapping[str, pa.RecordBatch]:
     """The slots of bundle `number`: several schemas, sizes and slots, one with a dictionary."""
     ids = pa.array([number] * (1 + number % 3), pa.int64())
     match number % 5:

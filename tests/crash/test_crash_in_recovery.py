@@ -86,7 +86,19 @@ def test_crash_while_recovering_from_many_more_states(part: int) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_power_cut_after_work_that_followed_a_kill(part: int) -> None:
     """Who takes over from a killed process makes durable whatever it relies on, before it acknowledges anything."""
-    for state in crash_states(lived(), modes=[CrashMode.KILLED], stride=3 * PARTS, offset=3 * part):
+    check_work_after_kills(stride=7 * PARTS, offset=7 * part)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_power_cut_after_work_that_followed_a_kill_anywhere(part: int) -> None:
+    """The same for every prefix."""
+    check_work_after_kills(stride=PARTS, offset=part)
+
+
+def check_work_after_kills(stride: int, offset: int) -> None:
+    """Take over after a kill, append, and cut the power: everything shown and acknowledged is there."""
+    for state in crash_states(lived(), modes=[CrashMode.KILLED], stride=stride, offset=offset):
         store = open_again(state.files, 30)
         topic = store.topic(TOPIC)
         shown = {offset: each.number for offset, each in contents(topic).items()}

@@ -36,13 +36,14 @@ def lines_until_killed(process: subprocess.Popen[str], count: int) -> Iterator[s
     assert process.wait() == -9
 
 
-def test_twenty_kills_of_one_store(tmp_path: Path) -> None:
-    """Whatever was acknowledged, at os or fsync, is there after each of twenty kills; no offset is used twice."""
+@pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.long)])
+def test_many_kills_of_one_store(tmp_path: Path, kills: int) -> None:
+    """Whatever was acknowledged, at os or fsync, is there after each of many kills; no offset is used twice."""
     path, random = tmp_path / "data", Random(4)
     acked: dict[int, int] = {}
     numbers: set[int] = set()
     first = 0
-    for _ in range(20):
+    for _ in range(kills):
         process = start(path, first, buffer=TINY)
         for line in lines_until_killed(process, random.randrange(1, 120)):
             _, shard, offset, number = line.split()

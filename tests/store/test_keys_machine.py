@@ -205,7 +205,7 @@ def run(examples: int) -> None:
 
 def test_any_order_of_events() -> None:
     """A key whose bundle is durable is always found, one whose bundle is not never is, no bundle is stored twice."""
-    run(80)
+    run(30)
 
 
 @pytest.mark.long

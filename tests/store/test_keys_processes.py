@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.clock import SystemClock
 from holdfast.files import SystemFiles
 from store.keykit import Process
 
-KEYS = 2_000
 STEP = 100  # keys after which they wait for each other, so that neither does all the work
 SOURCES = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 WORKER = """
@@ -39,15 +40,16 @@ print(json.dumps(told), flush=True)
 """
 
 
-def test_two_processes_store_each_key_once(tmp_path: Path) -> None:
-    """Both are told the same place for each of 2,000 keys, and that is the only bundle with this key."""
-    source = WORKER.format(sources=SOURCES, keys=KEYS, step=STEP)
+@pytest.mark.parametrize("keys", [600, pytest.param(5_000, marks=pytest.mark.long)])
+def test_two_processes_store_each_key_once(tmp_path: Path, keys: int) -> None:
+    """Both are told the same place for each of many keys, and that is the only bundle with this key."""
+    source = WORKER.format(sources=SOURCES, keys=keys, step=STEP)
     command = [sys.executable, "-c", source, str(tmp_path)]
     workers = [
         subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for number in range(2)
     ]
-    for _ in range(KEYS // STEP):
+    for _ in range(keys // STEP):
         for worker in workers:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "ready\n"
@@ -61,5 +63,5 @@ def test_two_processes_store_each_key_once(tmp_path: Path) -> None:
     onlooker = Process(SystemFiles(), 2, SystemClock(), topic=tmp_path)
     stored = {each.key.decode(): list(place) for place, each in onlooker.stored().items()}
     assert stored == told[0]
-    assert len(onlooker.stored()) == KEYS
+    assert len(onlooker.stored()) == keys
     assert {shard for shard, _ in told[0].values()} == {0, 1}

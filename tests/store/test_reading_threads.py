@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 TOPIC = writer.TOPIC
 TINY = {"segment": {"target_size": 3000}, "wal": {"file_size": 4096, "max_size": 1_000_000}}
-BUNDLES = 300
+COUNTS = [120, pytest.param(600, marks=pytest.mark.long)]  # of bundles
 
 
 def write_all(topic: hf.Topic, numbers: range) -> None:
@@ -34,8 +34,9 @@ def together(*jobs: Callable[[], None]) -> None:
             done.result()
 
 
+@pytest.mark.parametrize("bundles", COUNTS)
 @pytest.mark.parametrize("where", ["simulated", "real"])
-def test_reading_while_others_append_and_seal(where: str, tmp_path: Path) -> None:
+def test_reading_while_others_append_and_seal(where: str, bundles: int, tmp_path: Path) -> None:
     """Every pass over the topic sees the same prefix as before and more: no gap, nothing torn, nothing twice."""
     files = SimulatedFiles() if where == "simulated" else None
     with hf.Store.open(tmp_path / "data", settings={"buffer": TINY}, files=files) as store:
@@ -45,7 +46,7 @@ def test_reading_while_others_append_and_seal(where: str, tmp_path: Path) -> Non
 
         def append_all() -> None:
             try:
-                together(*(partial(write_all, topic, range(first, BUNDLES, 3)) for first in (1, 2, 3)))
+                together(*(partial(write_all, topic, range(first, bundles, 3)) for first in (1, 2, 3)))
             finally:
                 finished.set()
 
@@ -75,10 +76,11 @@ def test_reading_while_others_append_and_seal(where: str, tmp_path: Path) -> Non
 
         together(append_all, seal_often, read_whole, read_whole, read_columns)
         found = [bundle.attributes["id"] for bundle in topic.bundles()]
-        assert sorted(found) == list(range(BUNDLES))
+        assert sorted(found) == list(range(bundles))
 
 
-def test_reading_while_the_front_is_deleted() -> None:
+@pytest.mark.parametrize("bundles", COUNTS)
+def test_reading_while_the_front_is_deleted(bundles: int) -> None:
     """Truncation under a reader's feet takes from the front only, and never tears what is being read."""
     files = SimulatedFiles()
     with hf.Store.open("/store", settings={"buffer": TINY}, files=files) as store:
@@ -87,7 +89,7 @@ def test_reading_while_the_front_is_deleted() -> None:
 
         def append_all() -> None:
             try:
-                write_all(topic, range(BUNDLES))
+                write_all(topic, range(bundles))
             finally:
                 finished.set()
 
@@ -114,7 +116,7 @@ def test_reading_while_the_front_is_deleted() -> None:
 
         together(append_all, delete_often, read_whole, read_whole)
         start, end = topic.positions()[0]
-        assert end == BUNDLES
+        assert end == bundles
         assert contents_numbers(topic) == list(range(start, end))
 
 

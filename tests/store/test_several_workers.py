@@ -113,6 +113,7 @@ def test_fewer_workers_look_after_the_shards_left_behind(tmp_path: Path) -> None
     workers = [Worker(tmp_path, 60, seed, cap=10 * CAP) for seed in (1, 2, 3)]
     for worker in workers:
         worker.finish()
+    for worker in workers:  # not before all have a shard: a late one would take over what a killed one left
         worker.kill()
     placed = {place for worker in workers for place in worker.placed}
     assert {shard for shard, _ in placed} == {0, 1, 2}

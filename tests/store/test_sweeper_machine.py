@@ -370,7 +370,7 @@ def run(examples: int, steps: int) -> None:
 
 def test_retention_against_plain_sets() -> None:
     """In any order of steps: nothing goes that the rules keep, nothing stays that they take, and all is counted."""
-    run(80, 40)
+    run(40, 40)
 
 
 @pytest.mark.long
