@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: setup demo test test-long check format bench-append bench-read bench-acks clean
+.PHONY: setup demo test test-long check format bench-append bench-read bench-acks bench-spark clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,9 @@ bench-read: setup
 
 bench-acks: setup
 	$(BIN)/python bench/acks.py
+
+bench-spark: setup
+	$(BIN)/python bench/spark.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -355,6 +355,47 @@ PINNED_SINCE: Final = Gauge(
     merge=max,
 )
 
+# -- sources and processes ---------------------------------------------------------------------------------------
+
+INGEST_ROWS: Final = Counter("holdfast_ingest_rows_total", "Rows that a source has appended.", "source")
+INGEST_BUNDLES: Final = Counter(
+    "holdfast_ingest_bundles_total", "Bundles that a source has appended, repeats included.", "source"
+)
+INGEST_ANSWERS: Final = Counter(
+    "holdfast_ingest_answers_total", "Bundles for which a source was answered, by the answer.", "source", "status"
+)
+INGEST_WAITS: Final = Counter(
+    "holdfast_ingest_waits_total", "Times that a source had to wait before it tried to append again.", "source"
+)
+INGEST_UNANSWERED: Final = Gauge(
+    "holdfast_ingest_unanswered_bundles", "Bundles for which a source waits for its answer.", "source"
+)
+PROCESS_UP: Final = Gauge(
+    "holdfast_process_up", "Whether a supervised process runs and says that it is healthy: 1 or 0.", "process"
+)
+PROCESS_RESTARTS: Final = Counter(
+    "holdfast_process_restarts_total",
+    "Times that a supervised process ended by itself and was started again.",
+    "process",
+)
+
+# -- queries -----------------------------------------------------------------------------------------------------
+
+PIPELINE_ROWS: Final = Counter("holdfast_pipeline_rows_total", "Rows that a sink has taken.", "sink")
+PIPELINE_BATCH_SECONDS: Final = Histogram(
+    "holdfast_pipeline_batch_seconds",
+    "From a batch's hand-over to the sink until it is acked.",
+    "sink",
+    bounds=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
+)
+PIPELINE_RESTARTS: Final = Counter(
+    "holdfast_pipeline_restarts_total", "Times that a sink's query was started again, by the reason.", "sink", "reason"
+)
+PIPELINE_LAG: Final = Gauge(
+    "holdfast_pipeline_lag_bundles", "Bundles that are durable and that the sink has not delivered.", "sink"
+)
+PIPELINE_HEALTHY: Final = Gauge("holdfast_pipeline_healthy", "Whether the sink is well: 1 or 0.", "sink")
+
 # -- this page ---------------------------------------------------------------------------------------------------
 
 REPORTER_ERRORS: Final = Counter(

@@ -35,8 +35,8 @@ class Options:
     metadata: tuple[str, ...] = ()
     filter: str | None = None
     sources: tuple[str, ...] | None = None
-    start: str | dict[int, int] = "earliest"
-    end: dict[int, int] | None = None
+    start: str | int | dict[int, int] = "earliest"
+    end: int | dict[int, int] | None = None
     max_bytes: int = MAX_BYTES
     max_rows: int | None = None
     min_bytes: int = 0
@@ -64,6 +64,8 @@ class Options:
             if not values.get(name):
                 raise InvalidSettings(f'option {name} is missing: .option("{name}", ...)')
         validate_topic(values["topic"])
+        if "minBytesPerTrigger" in values and "maxTriggerDelay" not in values:
+            raise InvalidSettings("option minBytesPerTrigger needs maxTriggerDelay: how long a smaller batch may wait")
         subscriber = values.get("subscriber")
         if subscriber is not None:
             validate_subscriber(subscriber)
@@ -77,7 +79,7 @@ class Options:
             filter=values.get("filter"),
             sources=_names(values.get("sources")),
             start=_position(values.get("startingOffset", "earliest"), "startingOffset"),
-            end=_end(values.get("endingOffset")),
+            end=_end(values, "endingOffset"),
             max_bytes=_size(values, "maxBytesPerTrigger", MAX_BYTES),
             max_rows=_count(values, "maxRowsPerTrigger"),
             min_bytes=_size(values, "minBytesPerTrigger", 0, least=0),
@@ -85,7 +87,7 @@ class Options:
             partition_bytes=_size(values, "partitionBytes", PARTITION_BYTES),
             fail_on_data_loss=_flag(values, "failOnDataLoss", default=True),
             stateful=_flag(values, "stateful", default=False),
-            floor=_end(values.get("floor")),
+            floor=_floor(values),
             epoch=_count(values, "epoch"),
             durability=values.get("durability"),
             source=values.get("source"),
@@ -117,28 +119,35 @@ def _metadata(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _position(text: str, option: str) -> str | dict[int, int]:
+def _position(text: str, option: str) -> str | int | dict[int, int]:
     if text.lower() in ("earliest", "latest"):
         return text.lower()
-    return position_of(text, option)
+    return position_of(text, option, "earliest, latest")
 
 
-def _end(text: str | None) -> dict[int, int] | None:
-    return None if text is None or text.lower() == "latest" else position_of(text, "endingOffset")
+def _end(values: Mapping[str, str], option: str) -> int | dict[int, int] | None:
+    text = values.get(option, "latest")
+    return None if text.lower() == "latest" else position_of(text, option, "latest")
 
 
-def position_of(text: str, option: str) -> dict[int, int]:
+def _floor(values: Mapping[str, str]) -> dict[int, int] | None:
+    """Of the runner: always by shard."""
+    found = position_of(values["floor"], "floor", "nothing") if "floor" in values else None
+    return {0: found} if isinstance(found, int) else found
+
+
+def position_of(text: str, option: str, words: str) -> int | dict[int, int]:
     """A position as text: a number where there is one shard, or JSON, shard -> offset."""
     try:
         value: Any = json.loads(text)
         mapping = {0: value} if isinstance(value, int) else {int(key): offset for key, offset in value.items()}
     except (ValueError, AttributeError):
-        mapping = {0: -1}
+        value, mapping = None, {0: -1}
     if any(not isinstance(offset, int) or isinstance(offset, bool) or offset < 0 for offset in mapping.values()):
         raise InvalidPosition(
-            f'option {option} is {text!r}; use earliest, latest, an offset, or JSON: {{"<shard>": <offset>, ...}}'
+            f'option {option} is {text!r}; use {words}, an offset, or JSON: {{"<shard>": <offset>, ...}}'
         )
-    return mapping
+    return value if isinstance(value, int) else mapping
 
 
 def _size(values: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

@@ -50,6 +50,7 @@ class Planner:
         self._walks: dict[int, Walk] = {}
         self._clock = SystemClock()
         self._pending_since: float | None = None
+        self._served = -1  # the shard that came last in a batch
 
     # -- where a query begins -----------------------------------------------------------------------------------------
 
@@ -59,14 +60,16 @@ class Planner:
         if options.subscriber is None:
             return self._absolute(options.start)
         if options.epoch is None:
-            topic.register(options.subscriber, options.start)  # type: ignore[arg-type]
+            topic.register(options.subscriber, options.start)  # type: ignore[arg-type]  # a text is one of the two
         return {
             shard: max(topic.progress(options.subscriber, shard).watermark, (options.floor or {}).get(shard, 0))
             for shard in self.durable()
         }
 
-    def _absolute(self, position: str | Mapping[int, int]) -> dict[int, int]:
+    def _absolute(self, position: str | int | Mapping[int, int]) -> dict[int, int]:
         positions = self.topic.positions()
+        if isinstance(position, int):
+            position = self.topic.mapping(position)
         if isinstance(position, str):
             return {shard: first if position == "earliest" else end for shard, (first, end) in positions.items()}
         for shard, offset in position.items():
@@ -77,6 +80,12 @@ class Planner:
                     f"offset {offset} of shard {shard} of {self.topic.name}: it ends at {positions[shard][1]}"
                 )
         return {shard: position.get(shard, first) for shard, (first, _) in positions.items()}
+
+    def window(self) -> tuple[dict[int, int], dict[int, int]]:
+        """For a batch read: from where to where."""
+        start, durable, asked = self._absolute(self._options.start), self.durable(), self._options.end
+        ends = self.topic.mapping(asked) if asked is not None else {}
+        return start, {shard: min(stop, ends.get(shard, stop)) for shard, stop in durable.items()}
 
     def durable(self) -> dict[int, int]:
         """How far each shard can be read."""
@@ -94,6 +103,10 @@ class Planner:
         durable = {shard: min(end, (cap or {}).get(shard, end)) for shard, end in self.durable().items()}
         if cap is not None:
             durable = {shard: end for shard, end in durable.items() if shard in cap}
+        for shard, position in start.items():
+            if position > self.durable().get(shard, 0):
+                why = "the query has read them, and they are not there any more: is the store an old copy?"
+                raise DataLost(f"{self.topic.name}/{shard}", self.durable().get(shard, 0), position, why)
         begin = {shard: self._begin(start, shard) for shard in durable}
         if self._options.subscriber is not None and self.topic.registration(self._options.subscriber).paused:
             return begin
@@ -106,19 +119,21 @@ class Planner:
         enough = Amount(max(limit.bytes, self._options.min_bytes), limit.rows)
         for walk in waiting:
             walk.look(durable[walk.shard], enough, barrier)
-            if walk.stopped_by is not None and all(other.seen == other.start for other in waiting):
+            if walk.stopped_by is not None:  # now, though others may have more: a busy shard would hold it up for ever
                 raise walk.stopped_by
-        if patient and not self._worth_it(waiting):
+        if patient and not self._worth_it(waiting, limit):
             return begin
         self._pending_since = None
         ends = dict(begin)
         left, rows_left = limit.bytes, limit.rows
+        waiting = sorted(waiting, key=lambda walk: (walk.shard <= self._served, walk.shard))  # everyone has a turn
         for position, walk in enumerate(waiting):
             if position and (left <= 0 or (rows_left is not None and rows_left <= 0)):
                 break
             others = len(waiting) - position
             share = Amount(left // others, None if rows_left is None else rows_left // others)
             ends[walk.shard], taken = walk.admit(share)
+            self._served = walk.shard
             left -= taken.bytes
             rows_left = None if rows_left is None else rows_left - (taken.rows or 0)
         return ends
@@ -141,10 +156,12 @@ class Planner:
         walk.begin(start)
         return walk
 
-    def _worth_it(self, waiting: list[Walk]) -> bool:
+    def _worth_it(self, waiting: list[Walk], limit: Amount) -> bool:
         options = self._options
         if sum(walk.pending.bytes for walk in waiting) >= options.min_bytes:
             return True
+        if limit.rows is not None and sum(walk.pending.rows or 0 for walk in waiting) >= limit.rows:
+            return True  # it could not grow any further
         if self._pending_since is None:
             self._pending_since = self._clock.monotonic()
         return self._clock.monotonic() - self._pending_since >= options.max_delay

@@ -50,7 +50,7 @@ class Predicate:
         if self.op == "is not null":
             return column.is_valid()
         if self.op == "in":
-            return pc.is_in(column, value_set=_values(self.value, column.type))
+            return pc.is_in(_one_zero(column), value_set=_one_zero(_values(self.value, column.type)))
         if self.op == "starts with":
             return pc.starts_with(column, self.value)
         found = COMPARE[self.op](column, pa.scalar(self.value, column.type))
@@ -95,6 +95,11 @@ class Predicate:
 
 def _values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array([value for value in values if value is not None], kind)
+
+
+def _one_zero(array: pa.Array) -> pa.Array:
+    """Arrow looks values up by their bits; to Spark -0.0 is 0.0."""
+    return pc.add(array, pa.scalar(0, array.type)) if pa.types.is_floating(array.type) else array
 
 
 def keeps(predicates: Sequence[Predicate], facts: StreamFacts, target: pa.Schema) -> bool:
@@ -172,9 +177,12 @@ def _one(tokens: list[tuple[str, str]], text: str, target: pa.Schema) -> Predica
     if word == ("name", "in"):
         if tokens[:1] != [("op", "(")]:
             raise _wrong(text, "after IN comes a list in parentheses")
-        values = []
-        while tokens and tokens.pop(0) != ("op", ")"):
+        values, joint = [], tokens.pop(0)
+        while joint != ("op", ")"):
             values.append(_literal(tokens, text, target.field(column).type))
+            joint = tokens.pop(0) if tokens else ("", "")
+            if joint not in (("op", ","), ("op", ")")):
+                raise _wrong(text, f"{joint[1] or 'nothing'!r} where a comma or a closing parenthesis should be")
         return _checked(Predicate(column, "in", tuple(values)), text, target)
     if word[0] != "op" or word[1] in "(),":
         raise _wrong(text, f"{column} is compared with =, !=, <, <=, >, >=, IN or IS NULL")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.bundle import decode_attributes
-from holdfast.errors import DataLost
+from holdfast.errors import DataLost, SchemaChanged, UnsupportedType
 from holdfast.spark._conform import Extra, Piece, conform, expect_covered
 from holdfast.spark._options import METADATA, Options
 from holdfast.spark._plan import RangePartition, normal, requested_metadata
@@ -46,6 +46,7 @@ class _Reading:
         self._columns = None if options.columns is None else [name for name in options.columns if name not in METADATA]
         self._measured = [each for each in predicates if each.column not in self._metadata]  # by statistics
         self._checked: list[pa.Schema] = []
+        self._knows_all = self._covers(topic.schema(slot_of(topic, options.slot)))
         self._addressee = None if options.subscriber is None else topic.registration(options.subscriber).number
 
     def span(self, span: Span, shard: int) -> Iterator[pa.RecordBatch]:
@@ -62,9 +63,17 @@ class _Reading:
     def _keep(self, facts: StreamFacts) -> bool:
         return keeps(self._measured, facts, self._target)
 
+    def _covers(self, schema: pa.Schema) -> bool:
+        """Does the query's schema cover the topic's? Then it covers every batch, one by one or not."""
+        try:
+            expect_covered(self._data, normal(schema, self._columns, self._topic.name), self._columns, self._topic.name)
+        except (SchemaChanged, UnsupportedType):
+            return False
+        return True
+
     def _covered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = batch.schema
-        if not any(schema.equals(known) for known in self._checked[-4:]):
+        if not self._knows_all and not any(schema.equals(known) for known in self._checked[-4:]):
             name = self._topic.name
             expect_covered(self._data, normal(schema, self._columns, name), self._columns, name)
             self._checked.append(schema)

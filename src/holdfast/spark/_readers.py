@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from holdfast.errors import InvalidSettings, NotAStore
 from holdfast.spark._offsets import from_offset, to_offset
 from holdfast.spark._options import Options
 from holdfast.spark._plan import Planner, RangePartition
@@ -53,9 +54,7 @@ class BatchReader(_Reader, DataSourceReader):
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self._options, self._schema)
-        durable = planner.durable()
-        start = planner._absolute(self._options.start)
-        end = {shard: min(stop, (self._options.end or {}).get(shard, stop)) for shard, stop in durable.items()}
+        start, end = planner.window()
         return planner.partitions(start, end)
 
 
@@ -92,6 +91,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
+        if options.subscriber is None and options.start == "latest":
+            raise InvalidSettings(
+                "startingOffset latest needs option subscriber, whose registration says from where on: "
+                "without it each start of the query would begin at another place"
+            )
         self._planner: Planner | None = None
         self._cap: dict[int, int] | None = None
         self._initial: dict[int, int] | None = None
@@ -108,7 +112,18 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _offset(self, position: dict[int, int]) -> dict[str, Any]:
         options = self._options
-        return to_offset(options.topic, position, store=options.path, subscriber=options.subscriber)
+        store = self._plan.store
+        return to_offset(options.topic, position, store=options.path, store_id=store.id, subscriber=options.subscriber)
+
+    def _position(self, offset: dict[str, Any]) -> dict[int, int]:
+        """What Spark gives back to us; it may have kept it since another store was at this path."""
+        store = self._plan.store
+        if offset.get("id", store.id) != store.id:
+            raise NotAStore(
+                f"at {self._options.path} there is store {store.id}, but the query's checkpoint is of {offset['id']}: "
+                "give the query a new checkpoint, or put the store back"
+            )
+        return from_offset(offset, self._options.topic)
 
     @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
@@ -132,7 +147,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         elif isinstance(limit, ReadMaxBytes):
             amount = Amount(min(limit.max_bytes, options.max_bytes), options.max_rows)
         patient = self._cap is None and options.min_bytes > 0
-        begin = from_offset(start, options.topic)
+        begin = self._position(start)
         return self._offset(self._plan.latest(begin, amount, self._cap, patient=patient))
 
     @plainly
@@ -141,15 +156,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        topic = self._options.topic
-        return self._plan.partitions(from_offset(start, topic), from_offset(end, topic))
+        return self._plan.partitions(self._position(start), self._position(end))
 
     @plainly
     def commit(self, end: dict[str, Any]) -> None:
         """Spark is done with everything before `end`: ack it, unless a runner does."""
         options = self._options
         if options.subscriber is not None and options.epoch is None:
-            acknowledge(self._plan, options.subscriber, from_offset(end, options.topic))
+            acknowledge(self._plan, options.subscriber, self._position(end))
 
 
 def acknowledge(planner: Planner, subscriber: str, end: dict[int, int]) -> None:

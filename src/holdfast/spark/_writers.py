@@ -20,6 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.clock import SystemIds
@@ -42,7 +43,7 @@ class Staged(WriterCommitMessage):
 
 class _Writer:
     def __init__(self, options: Options, schema: StructType) -> None:
-        del schema  # each file carries its own
+        self._target = to_arrow_schema(schema, timezone="UTC")  # whatever the session's time zone is
         self._options = options
         self._folder = str(Path(options.path).absolute() / STAGING)
         self._job = SystemIds().random_bytes(16).hex()
@@ -59,8 +60,8 @@ class _Writer:
         for number, table in enumerate(_bundles(iterator)):
             path = folder / f"{self._job}-{task}-{number}.arrow"
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as stream:
-                stream.write_table(table)
+            with pa.ipc.new_stream(sink, self._target) as stream:
+                stream.write_table(table.cast(self._target))
             replace_file(files, path, [sink.getvalue()])
             paths.append(str(path))
         return Staged(tuple(paths))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from holdfast import errors
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, SinkFailed
 
 MAX_LENGTH: Final = 500
 _OURS: Final = re.compile(r"holdfast\.errors\.(\w+): (.+)")
@@ -17,13 +17,15 @@ _PYTHON: Final = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit))
 
 def cause_of(problem: BaseException) -> tuple[type[HoldfastError] | None, str]:
     """The kind of Holdfast's error behind an exception, if it is one, and what it says in a line."""
-    if isinstance(problem, HoldfastError):
-        return type(problem), str(problem)
     text = str(problem)
+    if isinstance(problem, HoldfastError) and type(problem) is not SinkFailed:  # that one may have been a task's
+        return type(problem), text
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, HoldfastError):
             return kind, _cut(message)
+    if isinstance(problem, HoldfastError):
+        return type(problem), _cut(text)
     python = _PYTHON.findall(text)
     if python:
         name, message = python[-1]

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from holdfast.errors import HoldfastError
-from holdfast.spark._offsets import split_key
+from holdfast.spark._offsets import WHOSE, split_key
 from holdfast.spark._stores import open_topic
 
 _log = structlog.get_logger("holdfast.spark")
@@ -64,9 +64,9 @@ class Acknowledger(StreamingQueryListener):
         try:
             with self._lock:
                 for key, end in offset.items():
-                    if key not in ("store", "subscriber"):
+                    if key not in WHOSE:
                         name, shard = split_key(key)
-                        topic = open_topic(offset["store"], name)
+                        topic = open_topic(offset["store"], name, offset.get("id"))
                         first = topic.progress(subscriber, shard).watermark
                         if first < end:
                             topic.acknowledge(subscriber, {shard: (first, end)})

@@ -23,6 +23,7 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.scheduler.mode": "FAIR",  # the queries of a pipeline share the cores; a slow one does not hold up the others
     "spark.sql.adaptive.enabled": "false",  # micro-batches are small, and planning each of them twice costs
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -103,14 +103,15 @@ def _type(kind: pa.DataType, path: str, where: str) -> spark.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return spark.BinaryType()
     if is_list(kind):
-        return spark.ArrayType(_type(kind.value_type, f"{path}.element", where), containsNull=True)
+        return spark.ArrayType(_field(kind.value_field, f"{path}.element", where).dataType, containsNull=True)
     if pa.types.is_struct(kind):
         _expect_distinct([field.name for field in kind], f"column {path!r} of {where}")
         return spark.StructType([_field(field, f"{path}.{field.name}", where) for field in kind])
     if pa.types.is_map(kind):
-        key = _type(kind.key_type, f"{path}.key", where)
+        key = _field(kind.key_field, f"{path}.key", where).dataType
         if not isinstance(key, spark.NullType):
-            return spark.MapType(key, _type(kind.item_type, f"{path}.value", where), valueContainsNull=True)
+            value = _field(kind.item_field, f"{path}.value", where).dataType
+            return spark.MapType(key, value, valueContainsNull=True)
     raise UnsupportedType(f"column {path!r} of {where} is of the Arrow type {kind}, which Spark lacks; {MISFITS}")
 
 

@@ -190,6 +190,7 @@ class Subscriptions:
 
         for number, (first, end) in ranges.items():
             check_range(self._topic, number, first, end)
+        for number, (first, end) in ranges.items():
             if first < end:
                 record = OutcomeRecord.of_ranges(registration.number, Outcome.ACK, [(first, end)])
                 self._topic.acks(number).append([record], sync=sync, guard=unheld)
