@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -232,6 +233,31 @@ def test_batch_that_could_not_be_stored_is_errored(closed: str) -> None:
         with pytest.raises(hf.errors.HoldfastError):
             receipt.wait(timeout=WAIT)
         assert made.wait(20) is ERRORED
+
+
+def test_batch_whose_upkeep_came_between_publishing_and_the_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is answered although all that was woken by its bundle looked just before the receipt resolved."""
+    files = SimulatedFiles()
+    with simulated(files, SystemClock(), wal={"flush_interval": "1h"}) as store:
+        topic = store.topic(TOPIC)
+        put(topic, 0)
+        made = opened(topic)
+        receipt = made.append({"logs": batch(1)})
+        made.close()
+        assert topic.own is not None
+        publish = topic.own.publish
+
+        def looked_at_once(bundles: Any) -> None:
+            publish(bundles)
+            assert unanswered(topic, made)
+            for task in (topic._upkeep.check, topic._upkeep.run):
+                topic._upkeep._keeper.forget(task)
+
+        monkeypatch.setattr(topic.own, "publish", looked_at_once)
+        topic._listener.remove(topic._heard)
+        topic.flush()
+        receipt.wait(timeout=WAIT)
+        assert made.wait(20) is DELIVERED
 
 
 def test_block_that_ended_with_an_error_is_errored(store: hf.Store) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from holdfast.cli import _commands, _dead_letters, _subscribers
+from holdfast.cli import _commands, _dead_letters, _demo, _pipeline, _run, _subscribers
 from holdfast.cli._print import say
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidPipeline
 
 OK: Final = 0
 USAGE: Final = 64  # sysexits.h
@@ -30,7 +30,13 @@ app.command(_commands.inspect)
 app.command(_commands.fsck)
 app.command(_subscribers.app)
 app.command(_dead_letters.app)
-app.command(_commands.demo)
+app.command(_pipeline.validate)
+app.command(_pipeline.graph)
+app.command(_pipeline.config)
+app.command(_run.run)
+app.command(_run.ingest)
+app.command(_run.pipeline)
+app.command(_demo.demo)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -45,6 +51,10 @@ def run(arguments: Sequence[str]) -> int:
     except CycloptsError as error:
         say(f"{_usage(error)}; try `holdfast --help`")
         return USAGE
+    except InvalidPipeline as error:
+        for line in str(error).splitlines():  # one for each mistake
+            say(line)
+        return error.exit_code
     except HoldfastError as error:
         say(str(error))
         return error.exit_code
@@ -58,7 +68,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: CycloptsError) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
+    text = " ".join(str(error).split())
+    text = text if text.endswith("...") else text.removesuffix(".")  # a list that was cut short ends in dots
     return text[:1].lower() + text[1:]
 
 

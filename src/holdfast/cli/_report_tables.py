@@ -1,4 +1,4 @@
-"""What `topics`, `fsck` and `demo` print for people."""
+"""What `topics` and `fsck` print for people."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli._tables import table
-from holdfast.operate import DemoFigures
 from holdfast.units import format_bytes
 
 Document = dict[str, Any]
@@ -71,13 +69,3 @@ def fsck_tables(document: Document) -> Iterator[RenderableType]:
         f"{document['kind']} {document['path']}: {counts['damage']} damage, {counts['warning']} warnings, "
         f"{counts['note']} notes in {document['files_checked']} files, {format_bytes(document['bytes_checked'])}"
     )
-
-
-def demo_table(figures: DemoFigures) -> Table:
-    """The figures as they stand."""
-    made = Table(box=None, show_header=False, title=figures.doing, title_justify="left")
-    made.add_column(style="dim")
-    made.add_column(justify="right")
-    for name in ("acknowledged", "delivered", "again", "waiting", "lost", "invented", "kills"):
-        made.add_row(name, f"{getattr(figures, name):,}")
-    return made

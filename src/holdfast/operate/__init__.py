@@ -7,7 +7,7 @@ _subscribers.py      subscribers: how far each one is and what it pins; pause, r
 _letters.py          dead letters: list, show       _export.py          to files     _replay.py   to their subscribers
 _inspect.py          inspect: what is at a path; _inspect_segment.py, _inspect_small.py, _inspect_acks.py,
                      _inspect_folder.py, _values.py
-_demo.py             run_demo: append, deliver, kill, recover, compare
+demo/                a pipeline from source to tables, and the proof that nothing was lost or doubled
 _kinds.py            what a path is, by its content
 _findings.py         Finding, FsckReport
 _fsck.py             fsck: check, and on request repair
@@ -28,7 +28,6 @@ _holder.py           who writes a shard, told without touching its lock
 _ranges.py           ranges of offsets              _progress.py        how far long work has got
 """
 
-from holdfast.operate._demo import DemoFigures, run_demo, write_demo
 from holdfast.operate._export import export_letters
 from holdfast.operate._findings import Finding, FsckReport, Repair, Severity
 from holdfast.operate._fsck import fsck
@@ -48,7 +47,6 @@ from holdfast.operate._subscribers import (
 from holdfast.operate._topics import topics
 
 __all__ = [
-    "DemoFigures",
     "Finding",
     "FsckReport",
     "Kind",
@@ -66,9 +64,7 @@ __all__ = [
     "remove_subscriber",
     "replay_letters",
     "resume_subscriber",
-    "run_demo",
     "subscriber",
     "subscribers",
     "topics",
-    "write_demo",
 ]

@@ -84,7 +84,8 @@ class _Trial:
             self.frames[source.name] = None if schema is None else _stream(schema, source, self.session)
         except UnsupportedType as error:
             self.frames[source.name] = None
-            self._note(("sources", source.name), str(error))
+            if known is None:  # else it is in the data, not in the file: the sinks that read it say so, and others run
+                self._note(("sources", source.name), str(error))
 
     def transform(self, node: Transform) -> None:
         inputs = {name: self.frames.get(name) for name in node.settings.inputs}
@@ -202,6 +203,7 @@ def _stream(schema: pa.Schema, source: Source, session: SparkSession) -> DataFra
 
     from holdfast.spark.types import struct_of
 
+    schema = pa.schema([field for field in schema if field.name not in source.settings.leave_out])
     struct = struct_of(schema, f"topic {source.topic}, slot {source.slot}")
     columns = [functions.lit(None).cast(each.dataType).alias(each.name) for each in struct]
     return session.readStream.format("rate").load().select(*columns)

@@ -32,6 +32,18 @@ class Input:
     columns: tuple[str, ...] | None  # None: all, those that come later too
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that its sources say nobody is to see."""
+        return tuple(dict.fromkeys(name for source in self.sources for name in source.settings.leave_out))
+
+    def seen(self, schema: pa.Schema) -> pa.Schema:
+        """The topic's schema without them."""
+        for name in self.left_out:
+            while (index := schema.get_field_index(name)) >= 0:
+                schema = schema.remove(index)
+        return schema
+
+    @property
     def origins(self) -> tuple[str, ...] | None:
         """The values of the attribute `source`; `None` for every bundle."""
         origins = [source.origin for source in self.sources]
@@ -58,8 +70,8 @@ def pruned(
     topology: Topology, sink: str, session: SparkSession, schemas: Mapping[str, pa.Schema]
 ) -> tuple[list[Input], DataFrame]:
     """The sink's inputs with the columns that it needs, and its frame over no rows; `schemas` are by topic."""
-    structs = {topic: readable(struct_of(schema, topic)) for topic, schema in schemas.items()}
     inputs = inputs_of(topology, sink)
+    structs = {each.topic: readable(struct_of(each.seen(schemas[each.topic]), each.topic)) for each in inputs}
 
     def empty(source: Source, extra: str | None = None) -> DataFrame:
         struct = StructType(list(structs[source.topic].fields))
@@ -76,7 +88,8 @@ def pruned(
         if needed is None
         else Input(
             each.topic, each.slot, each.sources,
-            tuple(name for name in structs[each.topic].names if name in needed),
+            # Rows must be of something to be counted: where no column is needed, the first is read.
+            tuple(name for name in structs[each.topic].names if name in needed) or tuple(structs[each.topic].names[:1]),
         )
         for each in inputs
     ]  # fmt: skip
@@ -95,7 +108,7 @@ def raw(session: SparkSession, inputs: Sequence[Input], options: Callable[[Input
     kinds = [frame.schema for frame in frames]
 
     def packed(number: int, frame: DataFrame) -> DataFrame:
-        whole = functions.struct(*[functions.col(f"`{name}`") for name in frame.columns])
+        whole = functions.struct(*[functions.col(_quoted(name)) for name in frame.columns])
         return frame.select(
             *[
                 (whole if each == number else functions.lit(None).cast(kind)).alias(f"t{each}")
@@ -149,9 +162,15 @@ def _reader(session: SparkSession, each: Input, options: Mapping[str, str]) -> D
         given["sources"] = json.dumps(each.origins)
     if len(each.sources) > 1:
         given["metadata"] = "_source"
+    if each.left_out:
+        given["leaveOut"] = json.dumps(each.left_out)
     if each.columns is not None:
         given["columns"] = json.dumps(each.columns)
     return session.readStream.format("holdfast").options(**given).load()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def readable(struct: StructType) -> StructType:

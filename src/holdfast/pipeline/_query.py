@@ -34,8 +34,10 @@ from holdfast.store import Drain, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 POLLING_DELAY: Final = "100ms"  # between two questions whether there is more; by default Spark asks every 10 ms
+TURN_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.2  # how often the thread beside a query looks after it
 _log = structlog.get_logger("holdfast.pipeline")
 
@@ -71,7 +73,7 @@ class SinkHealth:
 
 
 class SinkQuery:
-    """Runs in a thread of its own from `start` to `stop`."""
+    """Runs in a thread of its own from `start` to `stop`. `turn` is of all sinks of a driver: one starts at a time."""
 
     def __init__(
         self,
@@ -84,8 +86,10 @@ class SinkQuery:
         clock: Clock,
         ids: Ids,
         accept_state_loss: bool,
+        turn: threading.Lock,
     ) -> None:
         self.name = name
+        self._turn = turn
         self._topology, self._spark = topology, spark
         self._settings = topology.sinks[name].settings
         self._accept_state_loss = accept_state_loss
@@ -234,7 +238,9 @@ class SinkQuery:
         def batch(rows: DataFrame, number: int) -> None:
             run.batch(lambda: rows if run.stateful else transformed(self._topology, self.name, inputs, rows), number)
 
-        query = writer.outputMode("append").foreachBatch(batch).start()
+        with self._turn:
+            query = writer.outputMode("append").foreachBatch(batch).start()
+            self._await_planner(query)
         self._note(State.RUNNING, None)
         try:
             while query.isActive and not self._stop.wait(LOOK_SECONDS):
@@ -247,6 +253,14 @@ class SinkQuery:
             raise run.failure or problem from None
         finally:
             query.stop()
+
+    def _await_planner(self, query: StreamingQuery) -> None:
+        """Until it has asked for offsets once. Spark gives a planner 10 s to start: many at once would all be late."""
+        end = Deadline(TURN_SECONDS, self._place.clock)
+        while query.isActive and not end.passed() and not self._stop.is_set():
+            if query.lastProgress is not None or query.status["message"].startswith(("Waiting", "Processing")):
+                return
+            self._stop.wait(LOOK_SECONDS)
 
     def _expect_one_reader(self, frame: DataFrame) -> None:
         """Spark keeps a position for each reader of a topic; the batch of a query can have but one."""

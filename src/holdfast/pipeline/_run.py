@@ -124,6 +124,7 @@ class Run:
 
     def _prepare_state(self, marks: Mapping[str, int], position: Mapping[str, int], accept: bool) -> None:
         checkpoint, files = self.checkpoint, self._place.files
+        files.make_folder(self._place.folder)
         last = last_entry(files, checkpoint, "offsets")
         begun = any(mark > self._first(key) for key, mark in marks.items()) or bool(position)
         if last is None and begun and not accept:
@@ -200,7 +201,7 @@ class Run:
         for drain in self._drains.values():
             drain.check()
         if self.stateful:  # a range that the sink has must not come back with another end
-            sync_tree(self.checkpoint / "offsets")
+            self._sync("offsets")
         amount = self._amount(ranges)
         what = Ranges(place.store.id, place.name, ranges, amount.rows, amount.bytes)
         result = self._sink.write(frame, what, deadline)
@@ -242,11 +243,17 @@ class Run:
         if self._unacked:
             self._ack_committed()
 
+    def _sync(self, log: str = ".") -> None:
+        """Make the checkpoint durable, or a log of it, and its name: Spark does neither."""
+        sync_tree(self.checkpoint / log)
+        for folder in (self.checkpoint, self._place.folder):
+            self._place.files.sync_folder(folder)
+
     def _ack_committed(self) -> None:
         """A batch of a query with state is acked once Spark holds it for committed, durably."""
         committed = last_entry(self._place.files, self.checkpoint, "commits")
         if committed is None or committed < self._unacked[0][0]:
             return
-        sync_tree(self.checkpoint)
+        self._sync()
         while self._unacked and self._unacked[0][0] <= committed:
             self._ack(self._unacked.pop(0)[1])

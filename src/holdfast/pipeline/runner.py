@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -60,10 +61,12 @@ class Runner:
                 store.topic(name)  # made, so that subscribers can be registered; no shard is taken
         # Read-only from here: the shards are for those who append.
         self._store = Store.open(topology.store, settings=topology.store_settings, read_only=True, files=self._files)
+        turn = threading.Lock()
         self._queries = {
             name: SinkQuery(
                 name, topology, self._store, self._spark,
                 files=self._files, clock=self._clock, ids=self._ids, accept_state_loss=self._accept_state_loss,
+                turn=turn,
             )
             for name in topology.sinks
         }  # fmt: skip

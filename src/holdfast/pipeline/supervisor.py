@@ -198,7 +198,7 @@ class Supervisor:
             self._ended(member, process, code)
         elif self._deadline is None:
             self._judge(member, process)
-        PROCESS_UP.set(self._status(member) is Status.OK, member.program.name)
+        PROCESS_UP.set(int(self._status(member) is Status.OK), member.program.name)
 
     def _judge(self, member: _Member, process: Process) -> None:
         """A process that does not start, or does not answer, is killed; one that does is trusted again."""

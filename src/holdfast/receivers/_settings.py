@@ -28,6 +28,7 @@ class SourceSettings(NodeSettings):
     slot: SlotName = "events"
     acknowledgements: bool | None = None  # the pipeline's default
     columns: Mapping[str, TypeText] | None = Field(None, alias="schema", min_length=1)
+    leave_out: tuple[str, ...] = ()  # columns that no sink is to see: those whose types Spark cannot bring together
 
     @property
     def declared_schema(self) -> pa.Schema | None:

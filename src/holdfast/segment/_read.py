@@ -158,6 +158,15 @@ class SegmentReader:
         """How many bytes the slot takes in each bundle of a range."""
         return self._per_bundle(slot, self._chunks.lengths, start_index, end_index)
 
+    def kinds(self, slot: int, start_index: int, end_index: int) -> NDArray[np.int64]:
+        """For each bundle the stream that its slot is in, -1 without: the batches of a stream have one schema."""
+        places = self._slot_places(slot)
+        bundles = np.asarray(places.bundles)
+        first, last = np.searchsorted(bundles, [start_index, end_index])
+        kinds = np.full(end_index - start_index, -1, np.int64)
+        kinds[bundles[first:last] - start_index] = np.asarray(places.streams)[first:last]
+        return kinds
+
     def schemas(self, slot: int, start_index: int, end_index: int) -> Iterator[tuple[int, pa.Schema]]:
         """Every schema that the slot has in a range of bundles, with the number of the first bundle that has it."""
         places = self._slot_places(slot)

@@ -18,10 +18,16 @@ GOOD_BYTES: Final = 16_000_000
 
 
 class Piece(NamedTuple):
-    """Some rows of one bundle, and the bundle's number in the order of a read."""
+    """Some rows of one bundle, and the bundle's number in the order of a read.
+
+    `kind` is equal only for pieces of one schema, `size` is about what they take: asking each batch costs more than
+    reading a small one does.
+    """
 
     bundle: int
     batch: pa.RecordBatch
+    kind: object
+    size: int
 
 
 Extra = Callable[[Sequence[Piece]], list[pa.Array]]  # the metadata columns of these pieces
@@ -35,13 +41,12 @@ def conform(pieces: Iterable[Piece], target: pa.Schema, extra: Extra | None = No
     group: list[Piece] = []
     rows = size = 0
     for piece in pieces:
-        batch = piece.batch
-        if group and (batch.schema is not group[0].batch.schema and batch.schema != group[0].batch.schema):
+        if group and piece.kind != group[0].kind:
             yield from _joined(group, target, extra)
             group, rows, size = [], 0, 0
         group.append(piece)
-        rows += batch.num_rows
-        size += batch.nbytes
+        rows += piece.batch.num_rows
+        size += piece.size
         if rows >= GOOD_ROWS or size >= GOOD_BYTES:
             yield from _joined(group, target, extra)
             group, rows, size = [], 0, 0
@@ -173,4 +178,7 @@ def expect_covered(known: pa.Schema, schema: pa.Schema, columns: Sequence[str] |
         for field in schema
         if (columns is None or field.name in columns) and not covers(known, pa.schema([field]), None)
     ]
-    raise SchemaChanged(f"{where} has what the query's schema does not: {', '.join(new)}; start the query again")
+    raise SchemaChanged(
+        f"{where} has what the query's schema does not: {', '.join(new)}; "
+        "start the query again, or, if its schema is meant to lack them, name the columns with option columns"
+    )

@@ -16,11 +16,13 @@ METADATA: Final = ("_shard", "_offset", "_ingestion_time", "_source")
 MAX_BYTES: Final = 256_000_000  # of one micro-batch
 PARTITION_BYTES: Final = 64_000_000  # of one task
 OPTIONS: Final = (
-    "path", "topic", "slot", "subscriber", "columns", "metadata", "filter", "sources",
+    "path", "topic", "slot", "subscriber", "columns", "leaveOut", "metadata", "filter", "pushdown", "sources",
     "startingOffset", "endingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger", "minBytesPerTrigger",
     "maxTriggerDelay", "partitionBytes", "failOnDataLoss", "stateful", "floor", "epoch",
     "durability", "source",
 )  # fmt: skip
+
+SPARKS_OWN: Final = ("checkpointlocation",)  # of a streaming write: Spark hands it over with the rest
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,10 @@ class Options:
     slot: str | None = None
     subscriber: str | None = None
     columns: tuple[str, ...] | None = None
+    leave_out: tuple[str, ...] = ()
     metadata: tuple[str, ...] = ()
     filter: str | None = None
+    pushdown: bool = False
     sources: tuple[str, ...] | None = None
     start: str | int | dict[int, int] = "earliest"
     end: int | dict[int, int] | None = None
@@ -55,6 +59,8 @@ class Options:
         known = {name.lower(): name for name in OPTIONS}
         values: dict[str, str] = {}
         for name, value in given.items():
+            if name.lower() in SPARKS_OWN:
+                continue
             if name.lower() not in known:
                 close = difflib.get_close_matches(name.lower(), known, 1)
                 hint = f"; did you mean {known[close[0]]}?" if close else f"; there are {', '.join(OPTIONS)}"
@@ -75,8 +81,10 @@ class Options:
             slot=values.get("slot"),
             subscriber=subscriber,
             columns=_names(values.get("columns")),
+            leave_out=_names(values.get("leaveOut")) or (),
             metadata=_metadata(values.get("metadata")),
             filter=values.get("filter"),
+            pushdown=_flag(values, "pushdown", default=False),
             sources=_names(values.get("sources")),
             start=_position(values.get("startingOffset", "earliest"), "startingOffset"),
             end=_end(values, "endingOffset"),

@@ -178,7 +178,7 @@ class Planner:
         return self._judged[1]
 
     def _check(self, schema: pa.Schema) -> None:
-        expect_covered(self._known, normal(schema, self._columns, self.topic.name), self._columns, self.topic.name)
+        expect_covered(self._known, normal(schema, self._options, self.topic.name), self._columns, self.topic.name)
 
     # -- which tasks read it ------------------------------------------------------------------------------------------
 
@@ -245,8 +245,14 @@ def requested_metadata(options: Options) -> tuple[str, ...]:
     return tuple(name for name in METADATA if name in asked)
 
 
-def normal(schema: pa.Schema, columns: list[str] | None, where: str) -> pa.Schema:
-    """A stored schema in the Arrow types that Spark uses."""
-    if columns is not None:
-        schema = pa.schema([field for field in schema if field.name in columns])
-    return to_arrow_schema(struct_of(schema, where), timezone="UTC")
+def normal(schema: pa.Schema, options: Options, where: str) -> pa.Schema:
+    """A stored schema in the Arrow types that Spark uses: of the columns that the query may have."""
+    return to_arrow_schema(struct_of(readable(schema, options), where), timezone="UTC")
+
+
+def readable(schema: pa.Schema, options: Options) -> pa.Schema:
+    """The columns of a schema that a query may have, in their own order."""
+    asked = None if options.columns is None else set(options.columns)
+    return pa.schema(
+        [field for field in schema if field.name not in options.leave_out and (asked is None or field.name in asked)]
+    )

@@ -51,12 +51,15 @@ class _Reading:
 
     def span(self, span: Span, shard: int) -> Iterator[pa.RecordBatch]:
         keep = self._keep if self._predicates else None
-        wanted = self._wanted(span)
+        wanted, first = self._wanted(span), span.start
+        kinds, sizes = span.kinds(self.slot), span.sizes(self.slot).tolist()
         chunks = span.chunks(self.slot, self._columns, keep)
+        if not self._knows_all:
+            chunks = ((offset, self._covered(batch)) for offset, batch in chunks)
         pieces = (
-            Piece(offset - span.start, self._covered(batch))
+            Piece(offset - first, batch, kinds[offset - first], sizes[offset - first])
             for offset, batch in chunks
-            if wanted is None or wanted[offset - span.start]
+            if wanted is None or wanted[offset - first]
         )
         return conform(pieces, self._target, self._extra(span, shard) if self._metadata else None)
 
@@ -66,16 +69,16 @@ class _Reading:
     def _covers(self, schema: pa.Schema) -> bool:
         """Does the query's schema cover the topic's? Then it covers every batch, one by one or not."""
         try:
-            expect_covered(self._data, normal(schema, self._columns, self._topic.name), self._columns, self._topic.name)
+            expect_covered(self._data, normal(schema, self._options, self._topic.name), self._columns, self._topic.name)
         except (SchemaChanged, UnsupportedType):
             return False
         return True
 
     def _covered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = batch.schema
-        if not self._knows_all and not any(schema.equals(known) for known in self._checked[-4:]):
+        if not any(schema.equals(known) for known in self._checked[-4:]):
             name = self._topic.name
-            expect_covered(self._data, normal(schema, self._columns, name), self._columns, name)
+            expect_covered(self._data, normal(schema, self._options, name), self._columns, name)
             self._checked.append(schema)
         return batch
 

@@ -70,11 +70,13 @@ class PushingReader(BatchReader):
 
 
 def batch_reader(options: Options, schema: StructType) -> BatchReader:
-    """Spark refuses a reader that can push filters down while its setting for that is off.
+    """With option `pushdown`, and Spark's own setting for it, one that takes the query's conditions.
 
-    It asks for the reader in another program when it is on, which is how we know.
+    Spark refuses such a reader while its setting is off; it asks for the reader in another program when it is on, which
+    is how we know. And it is not for every frame: Spark 4.3 uses the reader of one scan again for a later scan of the
+    same frame that has no condition to push, which then lacks rows. So it must be asked for; `filter` is always right.
     """
-    pushing = _PUSHING in sys.modules or getattr(sys.modules.get("__main__"), "__spec__", None) == _PUSHING
+    pushing = options.pushdown and _PUSHING in sys.modules
     return (PushingReader if pushing else BatchReader)(options, schema)
 
 

@@ -12,6 +12,7 @@ an old number are stored. A pipeline's own `holdfast` sink counts in offsets ins
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,13 +24,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from holdfast.clock import SystemIds
+from holdfast.clock import SystemClock, SystemIds
 from holdfast.errors import InvalidSettings, UnknownSlot
 from holdfast.files import SystemFiles, replace_file
 from holdfast.spark._options import Options
 from holdfast.store import Receipt, Store, Topic
 
 STAGING: Final = ".staging"
+STALE_NS: Final = 7 * 86_400 * 10**9
 BUNDLE_ROWS: Final = 65_536
 BUNDLE_BYTES: Final = 16_000_000
 
@@ -49,6 +51,7 @@ class _Writer:
         self._job = SystemIds().random_bytes(16).hex()
         with Store.open(options.path) as store:
             self._slot = _slot(store.topic(options.topic), options)
+        self._tidy_old()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
@@ -84,6 +87,15 @@ class _Writer:
             for receipt in receipts:
                 receipt.wait()
         self._tidy()
+
+    def _tidy_old(self) -> None:
+        """What a job left behind whose driver was killed; no job takes so long."""
+        files, folder = SystemFiles(), Path(self._folder)
+        oldest_ns = SystemClock().now_ns() - STALE_NS
+        for name in files.list(folder) if files.exists(folder) else ():
+            with contextlib.suppress(FileNotFoundError):  # another job is tidying too
+                if files.modified_ns(folder / name) < oldest_ns:
+                    files.unlink(folder / name)
 
     def _tidy(self) -> None:
         """Whatever is left here belongs to this job alone."""

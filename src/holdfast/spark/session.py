@@ -21,7 +21,6 @@ JAVA_SECONDS: Final = 30.0
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.mode": "FAIR",  # the queries of a pipeline share the cores; a slow one does not hold up the others
     "spark.sql.adaptive.enabled": "false",  # micro-batches are small, and planning each of them twice costs

@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from holdfast.errors import InvalidSettings, UnsupportedType
 from holdfast.spark._options import METADATA, Options
-from holdfast.spark._plan import requested_metadata
+from holdfast.spark._plan import readable, requested_metadata
 from holdfast.spark._readers import StreamReader, batch_reader
 from holdfast.spark._stores import open_topic, slot_of
 from holdfast.spark._writers import BatchWriter, StreamWriter
@@ -77,9 +77,9 @@ class DefaultSource(DataSource):
 
 
 def chosen(schema: pa.Schema, options: Options, where: str) -> pa.Schema:
-    """The columns asked for, in that order; all, if none were named."""
+    """The columns asked for, in that order; all but those left out, if none were named."""
     if options.columns is None:
-        return schema
+        return readable(schema, options)
     names = [name for name in options.columns if name not in METADATA]
     for name in names:
         if schema.get_field_index(name) < 0:

@@ -60,7 +60,7 @@ _SIMPLE: Final[dict[pa.DataType, spark.DataType]] = {
     pa.date32(): spark.DateType(),
     pa.date64(): spark.DateType(),
 }
-MISFITS: Final = "leave the column out with option columns, or append it as another type"
+MISFITS: Final = "leave it out (option leaveOut; in a pipeline `leave_out` of the source), or append it as another type"
 
 
 def struct_of(schema: pa.Schema, where: str) -> spark.StructType:

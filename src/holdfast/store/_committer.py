@@ -60,8 +60,8 @@ class Publisher(Protocol):
 
     def lose(self, first: int, end: int) -> None: ...
 
-    def gave_up(self) -> None:
-        """Receipts have failed."""
+    def settled(self) -> None:
+        """Receipts have reached `fsync`, or failed."""
         ...
 
 
@@ -331,6 +331,7 @@ class Committer:
         self._release(bundles)
         self._groups += 1
         self._bundles += len(bundles)
+        self._publisher.settled()
 
     def _release(self, bundles: Sequence[EncodedBundle]) -> None:
         size = sum(bundle.size for bundle in bundles)
@@ -365,7 +366,7 @@ class Committer:
         for group, _ in given_up:
             group.fail(failure)
         self._release(bundles)
-        self._publisher.gave_up()
+        self._publisher.settled()
 
     def close(self) -> None:
         """Refuse new appends, commit what is pending, end the thread."""

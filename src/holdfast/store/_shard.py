@@ -76,6 +76,7 @@ class Shard:
         self._sealer, self._keys, self._wal = sealer, keys, state.log
         self._listeners: tuple[Callable[[], None], ...] = ()  # told of new durable bundles
         self.sealed_one: Callable[[], None] | None = None  # told of each segment that was sealed
+        self.receipts_settled: Callable[[], None] | None = None  # told when receipts have reached `fsync`, or failed
         self._closed = False
 
         self._contents = contents = Contents(
@@ -169,10 +170,10 @@ class Shard:
             self._sealing.complete()
         self._keys.lose(self.number, first, end)
 
-    def gave_up(self) -> None:
-        """Who waits for bundles of this shard may wait in vain. Called under the commit lock."""
-        for listener in self._listeners:
-            listener()
+    def settled(self) -> None:
+        """Whoever waits for receipts of this shard may have its answer. Called under the commit lock."""
+        if self.receipts_settled is not None:
+            self.receipts_settled()
 
     def block(self, bound: str, why: Callable[[], HoldfastError] | None) -> None:
         """Refuse appends because of this bound until called with `None` for it."""

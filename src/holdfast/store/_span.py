@@ -74,6 +74,10 @@ class Span(Protocol):
         """How many bytes the slot takes in each bundle."""
         ...
 
+    def kinds(self, slot: int) -> Sequence[object]:
+        """Something for each bundle that is equal only where the slot has the same schema."""
+        ...
+
     def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
         """Every schema that the slot has here, with the offset of the first bundle that has it."""
         ...
@@ -121,6 +125,10 @@ class SegmentSpan:
 
     def sizes(self, slot: int) -> NDArray[np.int64]:
         return self._reader.sizes(slot, *self._indexes)
+
+    def kinds(self, slot: int) -> Sequence[object]:
+        kinds: list[object] = self._reader.kinds(slot, *self._indexes).tolist()
+        return kinds
 
     def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
         first = self._reader.first_offset
@@ -181,6 +189,11 @@ class MemorySpan:
 
     def sizes(self, slot: int) -> NDArray[np.int64]:
         return np.array([sum(len(each.data) for each in bundle.slots if each.slot == slot) for bundle in self._bundles])
+
+    def kinds(self, slot: int) -> Sequence[object]:
+        return [
+            next((each.fingerprint for each in bundle.slots if each.slot == slot), None) for bundle in self._bundles
+        ]
 
     def schemas(self, slot: int) -> Iterator[tuple[int, pa.Schema]]:
         seen: set[bytes] = set()

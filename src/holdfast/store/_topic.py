@@ -352,11 +352,14 @@ class Topic:
         """One was registered or removed."""
         self._upkeep.soon()
 
+    def _settled(self) -> None:
+        """Receipts have their answer: batches may be waiting for that. Called under the own shard's commit lock."""
+        if self._finalizers.waiting:
+            self._upkeep.soon()
+
     def _published(self) -> None:
         """The own shard has more to read. Called under its commit lock."""
         self._subscriptions.nudge()
-        if self._finalizers.waiting:
-            self._upkeep.soon()
         sweeper = self._sweeping.sweeper
         if sweeper is not None and sweeper.spent():
             self._upkeep.wants_grant()
@@ -435,6 +438,7 @@ class Topic:
             self._ownership.let_go(own)
             raise
         own.listen(self._published)
+        own.receipts_settled = self._settled
         own.sealed_one = self._upkeep.soon
         self._listener.add(self._heard)
         for path in self._watched(own):
