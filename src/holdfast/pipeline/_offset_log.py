@@ -25,7 +25,11 @@ def ends_of(files: Files, checkpoint: Path, batch: int) -> dict[str, int]:
         raise Corruption(path, 0, f"not an entry of Spark's log of offsets: {problem}") from None
     if not found:
         raise Corruption(path, 0, "no source's offset is in it")
-    return {key: end for each in found for key, end in each.items()}
+    ends: dict[str, int] = {}
+    for key, end in (pair for each in found for pair in each.items()):
+        if ends.setdefault(key, end) != end:  # what one reader has had, another one has not
+            raise Corruption(path, 0, f"{key} ends at {ends[key]} and at {end}: the query reads it in two places")
+    return ends
 
 
 def last_entry(files: Files, checkpoint: Path, log: str) -> int | None:

@@ -26,7 +26,8 @@ what it has.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ from holdfast.files import Files, remove_tree, sync_tree
 from holdfast.pipeline._frames import Input, patience
 from holdfast.pipeline._offset_log import ends_of, last_entry
 from holdfast.sinks import Ranges, Sink, SinkSettings
+from holdfast.sinks._job import run_job
 from holdfast.spark._offsets import shard_key, split_key
 from holdfast.spark.measure import Measure, measure
 from holdfast.store import Drain, Store, Topic
@@ -204,7 +206,8 @@ class Run:
             self._sync("offsets")
         amount = self._amount(ranges)
         what = Ranges(place.store.id, place.name, ranges, amount.rows, amount.bytes)
-        result = self._sink.write(frame, what, deadline)
+        with self._whole(frame, deadline) as rows:
+            result = self._sink.write(rows, what, deadline)
         if self.stateful:
             self._unacked.append((number, dict(ranges)))  # acked by `look`
         else:
@@ -213,6 +216,27 @@ class Run:
         metrics.PIPELINE_BATCH_SECONDS.observe(place.clock.monotonic() - began, place.name)
         metrics.PIPELINE_ROWS.inc(place.name, by=result.rows)
         self._succeeded()
+
+    @contextmanager
+    def _whole(self, frame: DataFrame, deadline: Deadline) -> Iterator[DataFrame]:
+        """The rows of a batch. Those of a query with state are made in full first, whatever the sink reads of them.
+
+        Each task of the plan commits its part of the state. A sink that has the batch already runs none of them.
+        """
+        if not self.stateful:
+            yield frame
+            return
+        kept = frame.persist()
+        try:
+            run_job(
+                kept.sparkSession,
+                deadline,
+                f"state of {self._place.name}",
+                lambda: kept.write.format("noop").mode("overwrite").save(),
+            )
+            yield kept
+        finally:
+            kept.unpersist()
 
     def _begin(self, key: str) -> int:
         """Where this batch begins in a shard; one that is new to the query begins at the watermark."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,7 +72,7 @@ class _Writer:
     def _adopt(self, messages: list[WriterCommitMessage | None], key: str | None) -> None:
         """Append what was staged, in the order of the tasks; durable on return. Then the files may go."""
         options, files = self._options, SystemFiles()
-        paths = [path for message in messages if isinstance(message, Staged) for path in message.paths]
+        paths = _paths(messages)
         attributes = {} if options.source is None else {"source": options.source}
         with Store.open(options.path) as store:
             topic = store.topic(options.topic)
@@ -86,7 +86,7 @@ class _Writer:
                 )
             for receipt in receipts:
                 receipt.wait()
-        self._tidy()
+        self._tidy(paths)
 
     def _tidy_old(self) -> None:
         """What a job left behind whose driver was killed; no job takes so long."""
@@ -97,11 +97,12 @@ class _Writer:
                 if files.modified_ns(folder / name) < oldest_ns:
                     files.unlink(folder / name)
 
-    def _tidy(self) -> None:
-        """Whatever is left here belongs to this job alone."""
+    def _tidy(self, paths: Sequence[str]) -> None:
+        """Whatever this job, and the job that staged `paths`, left here: a stream commits with another writer."""
         files, folder = SystemFiles(), Path(self._folder)
+        jobs = {self._job, *(_job_of(Path(path).name) for path in paths)}
         for name in files.list(folder) if files.exists(folder) else ():
-            if name.startswith(self._job):
+            if _job_of(name) in jobs:
                 files.unlink(folder / name)
 
 
@@ -112,8 +113,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self._adopt(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        del messages  # there may be files of other attempts too
-        self._tidy()
+        self._tidy(_paths(messages))  # there may be files of other attempts too
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -131,8 +131,16 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._adopt(messages, f"{self._options.source}/{batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        del messages, batchId
-        self._tidy()
+        del batchId
+        self._tidy(_paths(messages))
+
+
+def _paths(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    return [path for message in messages if isinstance(message, Staged) for path in message.paths]
+
+
+def _job_of(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def _bundles(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from py4j.protocol import Py4JError
+
 from holdfast import errors
 from holdfast.errors import HoldfastError, SinkFailed
 
 MAX_LENGTH: Final = 500
+MAX_CAUSES: Final = 20
 _OURS: Final = re.compile(r"holdfast\.errors\.(\w+): (.+)")
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE)
 
 
 def cause_of(problem: BaseException) -> tuple[type[HoldfastError] | None, str]:
     """The kind of Holdfast's error behind an exception, if it is one, and what it says in a line."""
-    text = str(problem)
+    text = "\n".join([*_java_texts(problem), str(problem)])
     if isinstance(problem, HoldfastError) and type(problem) is not SinkFailed:  # that one may have been a task's
         return type(problem), text
     for name, message in reversed(_OURS.findall(text)):
@@ -30,8 +34,19 @@ def cause_of(problem: BaseException) -> tuple[type[HoldfastError] | None, str]:
     if python:
         name, message = python[-1]
         return None, _cut(f"{name.rpartition('.')[2]}: {message}")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]  # the innermost first
     return None, _cut(f"{type(problem).__name__}: {lines[0]}" if lines else type(problem).__name__)
+
+
+def _java_texts(problem: BaseException) -> list[str]:
+    """What the causes of an exception say, the innermost first: the outer ones only tell where it surfaced."""
+    java = getattr(getattr(problem, "_origin", problem), "java_exception", None)
+    found: list[str] = []
+    with contextlib.suppress(Py4JError):  # Java itself may be gone by now
+        while java is not None and len(found) < MAX_CAUSES:
+            found.insert(0, java.getMessage() or java.getClass().getSimpleName())
+            java = java.getCause()
+    return found[:-1]  # the last is the exception's own
 
 
 _P = ParamSpec("_P")

@@ -85,11 +85,11 @@ def _field(field: pa.Field, path: str, where: str) -> spark.StructField:
 
 
 def _type(kind: pa.DataType, path: str, where: str) -> spark.DataType:
+    if isinstance(kind, pa.BaseExtensionType):  # first: one that is written in Python may have no hash
+        return _type(kind.storage_type, path, where)
     simple = _SIMPLE.get(kind)
     if simple is not None:
         return simple
-    if isinstance(kind, pa.BaseExtensionType):
-        return _type(kind.storage_type, path, where)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _type(kind.value_type, path, where)
     if pa.types.is_decimal(kind) and kind.precision <= MAX_DIGITS and 0 <= kind.scale <= kind.precision:
