@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/holdfast demo
+	$(BIN)/holdfast demo --seconds 20
 
 check: setup
 	$(BIN)/ruff check src tests bench

@@ -46,6 +46,11 @@ COUNTERS = {
     "holdfast_segment_dropped_total": ("topic",),
     "holdfast_subscriber_dropped_bundles_total": ("topic", "subscriber"),
     "holdfast_subscribers_removed_total": ("topic", "reason"),
+    "holdfast_ingest_answers_total": ("source", "status"),
+    "holdfast_ingest_bundles_total": ("source",),
+    "holdfast_ingest_rows_total": ("source",),
+    "holdfast_ingest_waits_total": ("source",),
+    "holdfast_process_restarts_total": ("process",),
 }
 GAUGES = {
     "holdfast_ack_log_bytes": ("topic", "shard"),
@@ -61,6 +66,8 @@ GAUGES = {
     "holdfast_shard_cap_fraction": ("topic", "shard"),
     "holdfast_total_disk_usage_bytes": ("topic",),
     "holdfast_wal_bytes": ("topic", "shard"),
+    "holdfast_ingest_unanswered_bundles": ("source",),
+    "holdfast_process_up": ("process",),
 }
 HISTOGRAMS = {"holdfast_sync_seconds": ("topic",)}
 

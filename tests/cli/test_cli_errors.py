@@ -23,7 +23,7 @@ def test_help_lists_the_commands(call: Run) -> None:
     for arguments in (("--help",), ()):
         done = call(*arguments)
         assert done.returncode == 0
-        for command in ("topics", "inspect", "fsck", "subscribers", "dead-letters", "demo"):
+        for command in ("topics", "inspect", "fsck", "subscribers", "dead-letters", "run", "demo"):
             assert command in done.stdout
 
 
@@ -33,7 +33,7 @@ def test_help_lists_the_commands(call: Run) -> None:
         (
             ["frob"],
             'holdfast: unknown command "frob". Available commands: topics, inspect, fsck, subscribers, dead-letters, '
-            "demo; " + HINT,
+            "validate, graph, config, ...; " + HINT,
         ),
         (["topics", "--frob"], "holdfast: unknown option: --frob; " + HINT),
         (["topics"], 'holdfast: command "topics" parameter PATH requires an argument; ' + HINT),
@@ -41,7 +41,7 @@ def test_help_lists_the_commands(call: Run) -> None:
             ["fsck", ".", "--output", "xml"],
             'holdfast: invalid value "xml" for --output. Choose from: "text", "json"; ' + HINT,
         ),
-        (["demo", "--rounds", "0"], "holdfast: --rounds 0 --seconds 15.0: both must be above zero\n"),
+        (["demo", "--seconds", "0"], "holdfast: --seconds 0 --rows-per-second 2000: both must be above zero\n"),
     ],
 )  # fmt: skip
 def test_usage_errors_end_with_64(call: Run, arguments: list[str], text: str) -> None:

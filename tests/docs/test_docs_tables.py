@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
-import annotated_types as bounds
 import pytest
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.documents import ROOT, code_in, table, text_of
+from docs.models import allowed, fields, limits, value_at
 from holdfast import errors
 from holdfast.acks import MAX_ANSWERS, MAX_NOTED, ROTATE_BYTES, BatchStatus, Outcome
 from holdfast.acks.format import MAX_BODY_BYTES, MAX_TEXT_BYTES
@@ -21,7 +19,6 @@ from holdfast.acks.records import MAX_ID_LENGTH
 from holdfast.bundle import MAX_ATTRIBUTE_BYTES
 from holdfast.config import BufferSettings, StoreSettings
 from holdfast.config.settings import MAX_BUNDLE_BYTES
-from holdfast.durability import Durability
 from holdfast.files._watch import POLL_SECONDS
 from holdfast.metrics import METRICS
 from holdfast.names import MAX_NAME_LENGTH
@@ -43,45 +40,12 @@ from holdfast.wal._repair import KEPT_COPIES
 OPERATING = "docs/operating.md"
 
 
-def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in model.model_fields.items():
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            yield from _fields(field.annotation, f"{prefix}{name}.")
-        else:
-            yield prefix + name, field
-
-
-FIELDS = dict(_fields(BufferSettings))
+FIELDS = dict(fields(BufferSettings))
 
 
 def _bounds(field: FieldInfo) -> str:
     """What a field allows, in the words of the table."""
-    kinds = get_args(field.annotation)
-    if NoneType in kinds:
-        return f"{_limits(field)}, or `null`"
-    if field.annotation is bool:
-        return "`true`, `false`"
-    choices: tuple[Any, ...] = kinds if get_origin(field.annotation) is not None else ()
-    if field.annotation is Durability:
-        choices = tuple(str(level) for level in Durability if level is not Durability.OBJECT)
-    return ", ".join(f"`{choice}`" for choice in choices) or _limits(field)
-
-
-def _limits(field: FieldInfo) -> str:
-    limits = {type(each): each for each in field.metadata if isinstance(each, bounds.BaseMetadata)}
-    low = limits[bounds.Ge].ge if bounds.Ge in limits else None
-    if bounds.Le in limits:
-        return f"{low} to {limits[bounds.Le].le}"
-    if bounds.Lt in limits:
-        return f"{low} to below {limits[bounds.Lt].lt}"
-    return f"above {limits[bounds.Gt].gt}" if low is None else f"at least {low}"
-
-
-def _value(settings: BaseModel, key: str) -> Any:
-    value: Any = settings
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
+    return f"{limits(field)}, or `null`" if NoneType in get_args(field.annotation) else allowed(field)
 
 
 def test_every_setting_is_listed_once_in_order() -> None:
@@ -96,7 +60,7 @@ def test_defaults_and_bounds_are_the_models(row: list[str]) -> None:
     document: Any = None if default == "null" else default
     for part in reversed(["buffer", *key.split(".")]):
         document = {part: document}
-    assert _value(StoreSettings.of(document).buffer, key) == _value(BufferSettings(), key)
+    assert value_at(StoreSettings.of(document).buffer, key) == value_at(BufferSettings(), key)
     assert shown == _bounds(FIELDS[key])
     assert row[3]
 

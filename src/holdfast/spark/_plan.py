@@ -48,6 +48,7 @@ class Planner:
         self._columns = None if options.columns is None else [name for name in options.columns if name not in METADATA]
         self._judged: tuple[pa.Schema, Barrier | None] | None = None  # the topic's schema as last looked at
         self._walks: dict[int, Walk] = {}
+        self._strict = options.fail_on_data_loss
         self._clock = SystemClock()
         self._pending_since: float | None = None
         self._served = -1  # the shard that came last in a batch
@@ -182,6 +183,11 @@ class Planner:
 
     # -- which tasks read it ------------------------------------------------------------------------------------------
 
+    def whatever_is_there(self) -> list[RangePartition]:
+        """For a batch read: what retention has taken before is not missed, unless it was asked for by its offset."""
+        self._strict = self._options.fail_on_data_loss and self._options.start != "earliest"
+        return self.partitions(*self.window())
+
     def partitions(self, start: Mapping[int, int], end: Mapping[int, int]) -> list[RangePartition]:
         """Ranges for tasks: a shard is cut where segments meet; what is gone and was finished is left out."""
         found: list[RangePartition] = []
@@ -214,7 +220,7 @@ class Planner:
     def _expect_finished(self, shard: int, first: int, end: int) -> None:
         """These offsets are gone: that is loss, unless they never held anything, or the subscriber had finished."""
         options = self._options
-        if not options.fail_on_data_loss:
+        if not self._strict:
             return
         lost = sorted(self.topic.lost(shard))
         open_ranges = [(first, end)]
