@@ -45,6 +45,12 @@ def unsupported(frame: DataFrame) -> str | None:
     return None
 
 
+def topics_read(frame: DataFrame) -> list[str]:
+    """The topics that a streaming frame reads, one for each place in which it does."""
+    leaves = _each(_analysed(frame).collectLeaves())
+    return [str(leaf.extraOptions().get("topic")) for leaf in leaves if leaf.nodeName().startswith("StreamingRelation")]
+
+
 def _analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 

@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.files import Files
 from holdfast.pipeline._backoff import Backoff
 from holdfast.pipeline._frames import inputs_of, pruned, raw, streaming, transformed
-from holdfast.pipeline._plan import is_stateful
+from holdfast.pipeline._plan import is_stateful, topics_read
 from holdfast.pipeline._run import Place, Run
 from holdfast.pipeline.topology import Topology
 from holdfast.sinks import SINKS, Sink, SinkIdentity
@@ -127,6 +127,8 @@ class SinkQuery:
 
     def health(self) -> SinkHealth:
         state, run = self._state, self._started
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._stop.is_set():
+            return SinkHealth(State.FAILING, self.lag(), self._restarts, "its thread has ended, which it never should")
         if state is State.RUNNING and run is not None and run.is_late:
             state = State.HANGING
         return SinkHealth(state, self.lag(), self._restarts, self._error)
@@ -264,12 +266,12 @@ class SinkQuery:
 
     def _expect_one_reader(self, frame: DataFrame) -> None:
         """Spark keeps a position for each reader of a topic; the batch of a query can have but one."""
-        plan = frame._jdf.queryExecution().analyzed()
-        readers = plan.collectLeaves().size()
-        if readers > len(self._place.topics):
+        read = sorted(topics_read(frame))
+        if read != sorted(self._place.topics):
             raise SinkRefused(
-                f"sink {self.name} keeps state and reads a topic in {readers} places; "
-                "let one transform read it, and the others draw from that one"
+                f"sink {self.name} keeps state, so its query must read each of its topics in exactly one place; it reads "
+                f"{', '.join(read) or 'none'}: let one transform read a topic and the others draw from that one, "
+                "and leave out inputs that the query does not name"
             )
 
     def _succeeded(self) -> None:

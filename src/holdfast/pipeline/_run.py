@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import metrics
 from holdfast.clock import Clock, Deadline, Ids
-from holdfast.errors import Corruption, DataLost, SinkRefused
+from holdfast.errors import Corruption, DataLost, SinkFailed, SinkRefused
 from holdfast.files import Files, remove_tree, sync_tree
 from holdfast.pipeline._frames import Input, patience
 from holdfast.pipeline._offset_log import ends_of, last_entry
@@ -188,6 +188,8 @@ class Run:
             ranges = {key: (self._begin(key), end) for key, end in ends.items() if self._begin(key) < end}
             if ranges:
                 self._deliver(make(), number, ranges)
+            elif self.stateful:
+                self._pass_through(make())
         except Exception as problem:
             self.failure = problem
             # Short, and without what was behind it: Spark looks through all of the text with a regular expression
@@ -195,6 +197,12 @@ class Run:
             raise RuntimeError(f"{type(problem).__name__} in batch {number}") from None
         finally:
             self._writing = None
+
+    def _pass_through(self, frame: DataFrame) -> None:
+        """A batch without a range, as the first may be: its plan must run, and has nothing to deliver."""
+        with self._whole(frame, Deadline(self._place.settings.deadline, self._place.clock)) as rows:
+            if not rows.isEmpty():
+                raise SinkFailed(f"sink {self._place.name}: Spark gave rows for a batch that covers no offsets")
 
     def _deliver(self, frame: DataFrame, number: int, ranges: Mapping[str, tuple[int, int]]) -> None:
         place = self._place

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
-from py4j.protocol import Py4JError
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from holdfast import errors
 from holdfast.errors import HoldfastError, SinkFailed
@@ -40,7 +41,10 @@ def cause_of(problem: BaseException) -> tuple[type[HoldfastError] | None, str]:
 
 def _java_texts(problem: BaseException) -> list[str]:
     """What the causes of an exception say, the innermost first: the outer ones only tell where it surfaced."""
-    java = getattr(getattr(problem, "_origin", problem), "java_exception", None)
+    origin = getattr(problem, "_origin", problem)  # of an exception that PySpark has translated
+    java: Any = origin.java_exception if isinstance(origin, Py4JJavaError) else origin
+    if not isinstance(java, JavaObject):
+        return []
     found: list[str] = []
     with contextlib.suppress(Py4JError):  # Java itself may be gone by now
         while java is not None and len(found) < MAX_CAUSES:
