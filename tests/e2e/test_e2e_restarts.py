@@ -16,7 +16,7 @@ from store.storekit import until
 
 SINKS = """
 lake: {type: delta, inputs: [app], path: '{base}/lake', {quick}}
-folder: {type: parquet, inputs: [app], path: '{base}/folder', {quick}}
+folder: {type: parquet, inputs: [app], path: '{base}/folder', commit_interval: 500ms}
 """
 SEGMENTS = "buffer: {segment: {target_size: 1MB}, retention: {check_interval: 1s}}"
 

@@ -269,7 +269,7 @@ class SinkQuery:
         read = sorted(topics_read(frame))
         if read != sorted(self._place.topics):
             raise SinkRefused(
-                f"sink {self.name} keeps state, so its query must read each of its topics in exactly one place; it reads "
+                f"sink {self.name} keeps state, so its query must read each of its topics in one place; it reads "
                 f"{', '.join(read) or 'none'}: let one transform read a topic and the others draw from that one, "
                 "and leave out inputs that the query does not name"
             )
