@@ -32,10 +32,10 @@ def timed(first: int, end: int) -> pa.RecordBatch:
     return rows(first, end, ts=pa.array(times, pa.timestamp("us", tz="UTC")))
 
 
-def counting(folder: Path, query: str = QUERY) -> Topology:
+def counting(folder: Path, query: str = QUERY, batch: str = "1MB") -> Topology:
     return pipeline(
         folder,
-        "counts: {type: delta, inputs: [windows], path: '{base}/counts', {quick}}",
+        f"counts: {{type: delta, inputs: [windows], path: '{{base}}/counts', max_batch_bytes: {batch}, {{quick}}}}",
         transforms=f'windows: {{type: sql, inputs: [app], query: "{query}", watermark: {{column: ts, delay: 0s}}}}',
     )
 
@@ -194,5 +194,5 @@ def test_a_topic_that_a_query_with_state_reads_twice(spark: Any, tmp_path: Path)
         wait_for(runner, lambda: runner.health()["counts"].state is State.FAILING)
         error = runner.health()["counts"].error
         assert error is not None
-        assert "keeps state and reads a topic in 2 places" in error
+        assert "must read each of its topics in one place; it reads prod/logs, prod/logs" in error
         assert runner.health()["counts"].lag == 1
