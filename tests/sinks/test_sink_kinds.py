@@ -13,7 +13,7 @@ from sinkkit import STORE_ID, delta, identity
 from holdfast import sinks
 from holdfast.errors import InvalidPosition, Missing
 from holdfast.sinks import SINK_SETTINGS, SINKS, Ranges
-from holdfast.sinks._job import in_short
+from holdfast.spark.causes import cause_of
 from sparkkit import environment
 
 
@@ -47,4 +47,4 @@ def test_errors_in_one_line() -> None:
     """Of a worker's traceback the line that names the error is told, of others the first."""
     trace = 'It was thrown:\nTraceback (most recent call last):\n  File "x"\n    raise\nOSError: no room\n\tat java.x'
     problems: list[Any] = [Exception(trace), Exception("one\ntwo"), Exception("")]
-    assert [in_short(problem) for problem in problems] == ["OSError: no room", "one", "Exception"]
+    assert [cause_of(problem)[1] for problem in problems] == ["OSError: no room", "Exception: one", "Exception"]

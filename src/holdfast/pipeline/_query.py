@@ -270,8 +270,7 @@ class SinkQuery:
         if read != sorted(self._place.topics):
             raise SinkRefused(
                 f"sink {self.name} keeps state, so its query must read each of its topics in one place; it reads "
-                f"{', '.join(read) or 'none'}: let one transform read a topic and the others draw from that one, "
-                "and leave out inputs that the query does not name"
+                f"{', '.join(read) or 'none'}: write it as one query that names each of its inputs once"
             )
 
     def _succeeded(self) -> None:

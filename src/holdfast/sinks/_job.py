@@ -28,6 +28,8 @@ def run_job(spark: SparkSession, deadline: Deadline, name: str, action: Callable
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from holdfast.spark.causes import cause_of
+
     if deadline.passed():
         raise SinkTimeout(f"{name}: the deadline passed before anything was written")
     with _cancelled(spark.sparkContext, name, deadline) as late:
@@ -39,7 +41,7 @@ def run_job(spark: SparkSession, deadline: Deadline, name: str, action: Callable
                     f"{name}: not written by its deadline and cancelled; if batches are large, raise `deadline` or "
                     "lower `max_batch_bytes`"
                 ) from problem
-            raise SinkFailed(f"{name}: {in_short(problem)}") from problem
+            raise SinkFailed(f"{name}: {cause_of(problem)[1]}") from problem
 
 
 @contextmanager
@@ -66,13 +68,3 @@ def _cancelled(context: SparkContext, tag: str, deadline: Deadline) -> Iterator[
         watchdog.join()
         context.removeJobTag(tag)
         context.setLocalProperty(_INTERRUPT, interrupt)  # type: ignore[arg-type]  # None takes it away
-
-
-def in_short(problem: Exception) -> str:
-    """The one line of Spark's error that says what went wrong, without its stack traces."""
-    lines = [line.rstrip() for line in str(problem).splitlines() if line.strip()]
-    traced = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if traced:  # of a Python worker: its last line is the first that is not indented
-        rest = lines[traced[-1] + 1 :]
-        lines = [line for line in rest if not line.startswith((" ", "\t"))] or lines
-    return lines[0] if lines else type(problem).__name__

@@ -22,15 +22,14 @@ _PYTHON: Final = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit))
 
 def cause_of(problem: BaseException) -> tuple[type[HoldfastError] | None, str]:
     """The kind of Holdfast's error behind an exception, if it is one, and what it says in a line."""
+    if isinstance(problem, HoldfastError):
+        behind = cause_of(problem.__cause__)[0] if type(problem) is SinkFailed and problem.__cause__ else None
+        return behind or type(problem), str(problem)
     text = "\n".join([*_java_texts(problem), str(problem)])
-    if isinstance(problem, HoldfastError) and type(problem) is not SinkFailed:  # that one may have been a task's
-        return type(problem), text
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, HoldfastError):
             return kind, _cut(message)
-    if isinstance(problem, HoldfastError):
-        return type(problem), _cut(text)
     python = _PYTHON.findall(text)
     if python:
         name, message = python[-1]

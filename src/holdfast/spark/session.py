@@ -25,7 +25,11 @@ DEFAULTS: Final = {
     "spark.scheduler.mode": "FAIR",  # the queries of a pipeline share the cores; a slow one does not hold up the others
     "spark.sql.adaptive.enabled": "false",  # micro-batches are small, and planning each of them twice costs
 }
-LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+LOCAL: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),  # Spark's 200 are for a cluster
+}
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
