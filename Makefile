@@ -44,7 +44,7 @@ bench-acks: setup
 	$(BIN)/python bench/acks.py
 
 bench-spark: setup
-	$(BIN)/python bench/spark.py
+	$(BIN)/python bench/on_spark.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -51,6 +51,8 @@ COUNTERS = {
     "holdfast_ingest_rows_total": ("source",),
     "holdfast_ingest_waits_total": ("source",),
     "holdfast_process_restarts_total": ("process",),
+    "holdfast_pipeline_rows_total": ("sink",),
+    "holdfast_pipeline_restarts_total": ("sink", "reason"),
 }
 GAUGES = {
     "holdfast_ack_log_bytes": ("topic", "shard"),
@@ -68,8 +70,10 @@ GAUGES = {
     "holdfast_wal_bytes": ("topic", "shard"),
     "holdfast_ingest_unanswered_bundles": ("source",),
     "holdfast_process_up": ("process",),
+    "holdfast_pipeline_lag_bundles": ("sink",),
+    "holdfast_pipeline_healthy": ("sink",),
 }
-HISTOGRAMS = {"holdfast_sync_seconds": ("topic",)}
+HISTOGRAMS = {"holdfast_sync_seconds": ("topic",), "holdfast_pipeline_batch_seconds": ("sink",)}
 
 T = "prod/logs"
 

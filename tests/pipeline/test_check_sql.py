@@ -167,13 +167,13 @@ def test_known_columns(spark: SparkSession) -> None:
 
 
 def test_types_that_do_not_go_together(spark: SparkSession) -> None:
-    """Inputs with one column of two types cannot be one table; a type that Spark lacks is told at its source."""
+    """Inputs with one column of two types cannot be one table. A type that Spark lacks, in the data, is no mistake of
+    the file's: the sinks that read it say so, and the others run.
+    """
     made = topology(inputs="logs, dark")
     (found,) = check(made, spark, {"dark": pa.schema([("level", pa.list_(pa.int8()))])})
     assert (found.line, found.path) == (7, "sinks.look.inputs")
-    (found,) = check(made, spark, {"dark": pa.schema([("x", pa.dense_union([pa.field("a", pa.int8())]))])})
-    assert (found.line, found.path) == (4, "sources.dark")
-    assert "column 'x'" in found.text
+    assert check(made, spark, {"dark": pa.schema([("x", pa.dense_union([pa.field("a", pa.int8())]))])}) == []
 
 
 def test_secrets_in_queries(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:

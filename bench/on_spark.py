@@ -1,6 +1,6 @@
 """Spark over a store, beside Spark's own Parquet scan and a source that reads from memory, measured in the same run.
 
-make bench-spark, or: python bench/spark.py [--quick] [--rounds N] [--output json] [--folder FOLDER]
+make bench-spark, or: python bench/on_spark.py [--quick] [--rounds N] [--output json] [--folder FOLDER]
 """
 
 from __future__ import annotations
