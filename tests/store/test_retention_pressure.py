@@ -33,6 +33,20 @@ def test_on_full_drop_gives_way_and_on_full_block_does_not() -> None:
     shelf.store.close()
 
 
+def test_truncating_lets_appends_go_on() -> None:
+    """Appends that a bound holds back go on as soon as somebody makes room by hand."""
+    shelf = Shelf(max_segments=2)
+    shelf.topic.subscribe("lake")
+    shelf.put(0, 1, 2)
+    shelf.sweep()
+    with pytest.raises(Backpressure, match="1 segments more than max_segments"):
+        append(shelf.topic, 3)
+    shelf.topic.truncate(3)
+    shelf.put(3)
+    assert sorted(contents(shelf.topic)) == [3]
+    shelf.store.close()
+
+
 def test_min_free_disk_holds_appends_back_until_something_is_finished() -> None:
     """A disk that is too full counts as pressure: appends are refused with a hint, and go on when data has gone."""
     shelf = Shelf(min_free_disk=0.5)

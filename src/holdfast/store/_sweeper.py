@@ -325,6 +325,12 @@ class Sweeper:
 
     def truncate(self, before: int) -> int:
         """Delete everything below `before` on request; what is unfinished counts as dropped."""
+        start = self._truncate(before)
+        if self._is_short:  # appends may be waiting for just this
+            self.sweep()
+        return start
+
+    def _truncate(self, before: int) -> int:
         while True:
             self._secure()
             with self._acks.exclusive():
