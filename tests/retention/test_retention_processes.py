@@ -29,7 +29,7 @@ def worker(store: Path, *numbers: int) -> subprocess.Popen[str]:
 
 def results_of(store: Path, processes: int, count: int, cap: int, size: int) -> list[dict[str, int]]:
     running = [worker(store, number, cap, size, count) for number in range(processes)]
-    said = [process.communicate(timeout=120)[0] for process in running]
+    said = [process.communicate(timeout=900)[0] for process in running]
     assert [process.returncode for process in running] == [0] * processes
     return [json.loads(each) for each in said]
 
