@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from _data import Pool, make_pool
+from _data import Pool
 from _filling import SLOT, fill_store
 from _harness import Run, Spread, Target, end_progress, interleaved, per_round_ratios, progress
 from _ours import TOPIC
 from _report import Row, Section
+from _spark_data import pool_of
 from _spark_memory import MemorySource
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def compare(ours: Read, theirs: Read, rounds: int, target: Target, *, warm: int 
 
 
 def reading_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -> Section:
-    pool = make_pool(1_000)
+    pool = pool_of(1_000, rows)
     count = rows // pool.rows
     progress("reading: filling a store and Parquet files")
     fill_store(folder / "store", pool, count)
@@ -99,7 +100,7 @@ def reading_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -
 
 
 def small_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -> Section:
-    pool = make_pool(100, distinct=640)
+    pool = pool_of(100, rows)
     count = rows // pool.rows
     progress("small bundles: filling a store and Parquet files")
     fill_store(folder / "store", pool, count)
@@ -113,7 +114,7 @@ def small_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -> 
 
 def durability_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -> Section:
     """The same query over the store and over a source that yields the same batches from memory."""
-    pool = make_pool(1_000)
+    pool = pool_of(1_000, rows)
     count = rows // pool.rows
     progress("price of durability: filling a store")
     fill_store(folder / "store", pool, count)

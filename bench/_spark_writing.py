@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from _data import make_pool
 from _filling import fill_store
 from _harness import Run, Target, end_progress, progress
 from _report import Row, Section
+from _spark_data import pool_of
 from _spark_reading import Read, compare, fill_parquet, store_frame
 from holdfast.clock import Deadline, SystemClock, SystemIds
 from holdfast.files import SystemFiles
@@ -47,7 +47,7 @@ class Write(Read):
 
 
 def delta_section(spark: SparkSession, rows: int, rounds: int, folder: Path) -> Section:
-    pool = make_pool(1_000)
+    pool = pool_of(1_000, rows)
     count = rows // pool.rows
     progress("to Delta: filling a store and Parquet files")
     fill_store(folder / "store", pool, count)

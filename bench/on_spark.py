@@ -35,7 +35,7 @@ def main() -> None:
         lambda folder: small_section(spark, rows, rounds, folder),
         lambda folder: durability_section(spark, rows, rounds, folder),
         lambda folder: delta_section(spark, rows, rounds, folder),
-        lambda folder: latency_section(spark, 20 if options.quick else 100, folder),
+        lambda folder: latency_section(spark, *((20, 2.0) if options.quick else (500, 20.0)), folder),
     ]
     sections = []
     with scratch_folder(options.folder) as folder:

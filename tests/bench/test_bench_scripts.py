@@ -28,6 +28,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
                 "from receipt to delivery",
             ],
         ),
+        ("on_spark.py", ["read", "read", "price of durability", "to Delta", "from append to acknowledged"]),
     ],
 )
 def test_the_short_form_runs_and_leaves_nothing(tmp_path, script, titles):
