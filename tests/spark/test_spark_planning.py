@@ -78,10 +78,9 @@ def test_a_floor_cuts_what_a_sink_holds(path: Path) -> None:
 
 def test_a_shard_that_is_new_to_the_batch(path: Path, topic: hf.Topic) -> None:
     """A shard that only the end knows of is read from its beginning, or from what its subscriber has not finished."""
+    assert ranges(planner(path).partitions({}, {0: 7})) == [(0, 0, 7, 10)]
     topic.register("lake")
     topic.acknowledge("lake", {0: (0, 3)})
-
-    assert ranges(planner(path).partitions({}, {0: 7})) == [(0, 0, 7, 10)]
     assert ranges(planner(path, subscriber="lake").partitions({}, {0: 7})) == [(0, 3, 7, 5)]
 
 
