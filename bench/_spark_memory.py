@@ -14,7 +14,7 @@ from _data import SCHEMA
 from _spark_data import all_rows
 from holdfast.spark.types import struct_of
 
-_BATCH_ROWS = 65_536  # what the store's own source makes of bundles
+_BATCH_ROWS = 32_768  # what the store's own source makes of bundles
 
 
 class MemoryReader(DataSourceReader):

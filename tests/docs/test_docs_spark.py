@@ -139,7 +139,7 @@ def test_blocks_run_in_spark(spark: SparkSession, tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "figure"),
     [
-        ("about 65,536 rows or 16 MB. - **Pausing", (GOOD_ROWS, GOOD_BYTES) == (65_536, 16_000_000)),
+        ("about 32,768 rows or 16 MB. - **Pausing", (GOOD_ROWS, GOOD_BYTES) == (32_768, 16_000_000)),
         ("bundles of about 65,536 rows or 16 MB", (BUNDLE_ROWS, BUNDLE_BYTES) == (65_536, 16_000_000)),
         ("more than 7 days later", STALE_NS == 7 * 86_400 * 10**9),
     ],

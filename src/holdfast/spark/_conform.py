@@ -13,7 +13,7 @@ from holdfast.errors import SchemaChanged, UnsupportedType
 from holdfast.schema import widest
 from holdfast.spark.types import is_list
 
-GOOD_ROWS: Final = 65_536  # of a batch for Spark: below a few thousand each one costs more than its rows
+GOOD_ROWS: Final = 32_768  # of a batch for Spark: below a few thousand each one costs more than its rows
 GOOD_BYTES: Final = 16_000_000
 
 
