@@ -162,6 +162,7 @@ def finish(run: Real) -> None:
     assert run.process.wait(240) == 0, "".join(run.log)
 
 
+@pytest.mark.long
 def test_a_pipeline_whose_driver_is_killed_delivers_each_row_once(file: Path, tmp_path: Path) -> None:
     """SIGKILL of the driver: its Java goes too, ingest goes on, a new driver takes over, a stop drains the rest."""
     with real(file) as run:
