@@ -71,6 +71,7 @@ def test_a_driver_with_state_that_is_killed_in_every_gap(tmp_path: Path) -> None
     expect_windows(tmp_path, 150)
 
 
+@pytest.mark.long
 def test_a_writer_that_is_killed_in_mid_append(spark: Any, tmp_path: Path) -> None:
     """What was answered arrives; of what was not, whole bundles or nothing; and the next writer's rows follow."""
     topology = pipeline(tmp_path, SINKS)

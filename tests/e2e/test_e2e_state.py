@@ -167,6 +167,7 @@ def test_state_that_is_torn(spark: Any, tmp_path: Path) -> None:
         assert [path.name[:6] for path in state.parent.iterdir() if path.name.startswith("state-")] == ["state-"]
 
 
+@pytest.mark.long
 def test_deduplication_over_a_restart(spark: Any, tmp_path: Path) -> None:
     """What was seen before a restart is still known after it."""
     topology = counting(tmp_path, query="select distinct id, check, ts from app")
