@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -52,16 +52,7 @@ class Drain:
 
         Raises `Fenced` when another holder has taken over; then nothing was written for that shard and those after it.
         """
-        for number, (first, end) in ranges.items():
-            check_range(self._home, number, first, end)
-        for number, (first, end) in ranges.items():
-            if first < end:
-                record = OutcomeRecord.of_ranges(self._registration.number, Outcome.ACK, [(first, end)])
-                try:
-                    self._home.acks(number).append([record], sync=sync, guard=self.check, epoch=self.epoch)
-                except OSError as problem:
-                    raise disk_error(problem, f"acks of {self.name}") from problem
-                self._home.acks_written(number)
+        ack_ranges(self._home, self._registration, ranges, sync=sync, guard=self.check, epoch=self.epoch)
 
     def check(self) -> None:
         """Raises `Fenced` if another holder has taken over, or if the subscriber was removed."""
@@ -80,7 +71,29 @@ class Drain:
         self.close()
 
 
-def check_range(home: Home, number: int, first: int, end: int) -> None:
+def ack_ranges(
+    home: Home,
+    registration: Registration,
+    ranges: Mapping[int, Range],
+    *,
+    sync: bool,
+    guard: Callable[[], None],
+    epoch: int = 0,
+) -> None:
+    """Write down that a subscriber has had these ranges, if `guard` lets it; nothing if any of them cannot be."""
+    for number, (first, end) in ranges.items():
+        _check_range(home, number, first, end)
+    for number, (first, end) in ranges.items():
+        if first < end:
+            record = OutcomeRecord.of_ranges(registration.number, Outcome.ACK, [(first, end)])
+            try:
+                home.acks(number).append([record], sync=sync, guard=guard, epoch=epoch)
+            except OSError as problem:
+                raise disk_error(problem, f"acks of {registration.name}") from problem
+            home.acks_written(number)
+
+
+def _check_range(home: Home, number: int, first: int, end: int) -> None:
     """Only what is durable can have been delivered: an ack beyond it would skip what is appended later."""
     for shard in home.shards():
         if shard.number == number:

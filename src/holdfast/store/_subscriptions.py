@@ -24,7 +24,7 @@ from holdfast.metrics import Reporter
 from holdfast.names import validate_subscriber
 from holdfast.store import lease
 from holdfast.store._delivery import Delivery, Rows
-from holdfast.store._drain import Drain, check_range
+from holdfast.store._drain import Drain, ack_ranges
 from holdfast.store._keeper import Keeper
 from holdfast.store._lane import Lane, Readable
 from holdfast.store._listener import Listener
@@ -188,13 +188,7 @@ class Subscriptions:
                     "let a query of its own have a subscriber of its own"
                 )
 
-        for number, (first, end) in ranges.items():
-            check_range(self._topic, number, first, end)
-        for number, (first, end) in ranges.items():
-            if first < end:
-                record = OutcomeRecord.of_ranges(registration.number, Outcome.ACK, [(first, end)])
-                self._topic.acks(number).append([record], sync=sync, guard=unheld)
-                self._topic.acks_written(number)
+        ack_ranges(self._topic, registration, ranges, sync=sync, guard=unheld)
 
     def _hold(
         self,
